@@ -79,7 +79,8 @@ fn three_agents_without_room_for_two_run_one_after_another_over_a_kill_of_the_da
 
 #[test]
 fn what_an_agent_and_its_tools_hold_is_measured_and_expected_of_the_next() {
-    let folder = project(120, &json!({}));
+    // What differs by less than a tenth is neither looked at nor told again: two of them are left out.
+    let folder = project(150, &json!({}));
     let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
     spawn(&daemon, "a");
     wait_held(&daemon, "a");
@@ -88,8 +89,7 @@ fn what_an_agent_and_its_tools_hold_is_measured_and_expected_of_the_next() {
     let held = wait_for("its memory to be seen", || {
         let told = capacity(&daemon);
         let held = told["agents"][0]["megabytes"].as_u64()?;
-        // What differs by less than a tenth from what was seen last is not looked at again.
-        (held >= 120 - 12).then_some(held)
+        (held >= 120).then_some(held)
     });
     // The shell doubles its buffer while it reads; twice that would be counting somebody else's.
     assert!(held < 600, "{held} MB");

@@ -369,7 +369,7 @@ fn every_message_is_answered_although_the_program_never_reads() {
     desk.until_text("ready");
     let big = "x".repeat(1 << 20);
     let accepted = (0..40).take_while(|id| desk.runs.say(agent, *id, big.clone())).count();
-    // And what its keeper holds of them already, 7 MiB, with the one that is on its way there.
+    // Besides those that wait, what went on to its keeper meanwhile, 7 MiB at most, and one on its way there.
     assert!((8..=24).contains(&accepted), "16 MiB may wait, {accepted} were taken");
     desk.runs.stop(agent);
     let reports = desk.all();
