@@ -48,19 +48,13 @@ fn list(session: &Session) -> Outcome {
     let out = &session.out;
     // The programs are asked who is logged in.
     let answer = session.client()?.get("/api/accounts?login=true")?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let accounts: Vec<&Value> = answer["accounts"].as_array().into_iter().flatten().collect();
-    if out.quiet {
-        return out.lines(&accounts.iter().map(|one| clean(text(one, "name"))).collect::<Vec<_>>());
-    }
+    let Some(accounts) = out.rows(&answer, &answer["accounts"], "name")? else { return Ok(()) };
     if accounts.is_empty() {
         return out.line("no accounts but the usual logins; 'svc account add NAME --provider ID' adds one");
     }
     let mut table =
         Table::new(&["ACCOUNT", "PROVIDER", "LOGIN", "KEY", "AGENTS", "HOME", "LABEL"]).numeric(&[4]);
-    for one in &accounts {
+    for one in accounts {
         table.row(&[
             clean(text(one, "name")),
             clean(text(one, "provider")),
@@ -76,9 +70,7 @@ fn list(session: &Session) -> Outcome {
         ]);
     }
     let mut lines = table.lines(out.width, out.colour);
-    lines.extend(
-        accounts.iter().filter(|one| one["ready"] != true && one["enabled"] != false).map(|one| how(one)),
-    );
+    lines.extend(accounts.iter().filter(|one| one["ready"] != true && one["enabled"] != false).map(how));
     out.lines(&lines)
 }
 
@@ -104,14 +96,9 @@ fn add(session: &Session, name: &str) -> Outcome {
         body["home"] = json!(home);
     }
     let answer = session.client()?.post("/api/accounts", &body)?;
-    if out.json {
-        return out.document(&answer);
-    }
-    if out.quiet {
-        return out.line(&clean(text(&answer, "name")));
-    }
+    let name = clean(text(&answer, "name"));
     let home = answer["home"].as_str().map_or_else(String::new, |home| format!(" in {}", clean(home)));
-    out.lines(&[format!("added {}{home}", clean(text(&answer, "name"))), how(&answer)])
+    out.told(&answer, &name, &format!("added {name}{home}\n{}", how(&answer)))
 }
 
 /// The folder that was named; the daemon stands elsewhere.
@@ -141,20 +128,14 @@ fn changes(session: &Session) -> Result<Value, Failure> {
 fn change(session: &Session, name: &str, body: &Value) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.call("PATCH", &format!("/api/accounts/{}", encode(name)), Some(body))?;
-    if out.json {
-        return out.document(&answer);
-    }
     let is_on = if answer["enabled"] == false { "disabled" } else { "enabled" };
     let home = answer["home"].as_str().map(|home| format!(", in {}", clean(home))).unwrap_or_default();
-    out.line(&format!("{} is {is_on}{home}", clean(name)))
+    out.said(&answer, &format!("{} is {is_on}{home}", clean(name)))
 }
 
 fn remove(session: &Session, name: &str) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.call("DELETE", &format!("/api/accounts/{}", encode(name)), None)?;
-    if out.json {
-        return out.document(&answer);
-    }
     let kept = answer["keptHome"].as_str().map(|home| format!("; its folder stays: {}", clean(home)));
-    out.line(&format!("removed {}{}", clean(name), kept.unwrap_or_default()))
+    out.said(&answer, &format!("removed {}{}", clean(name), kept.unwrap_or_default()))
 }

@@ -48,17 +48,11 @@ fn sessions(session: &Session) -> Outcome {
     let only =
         session.args.value("provider").map_or_else(String::new, |id| format!("?provider={}", encode(id)));
     let answer = session.client()?.get(&format!("/api/sessions{only}"))?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let sessions: Vec<&Value> = answer["sessions"].as_array().into_iter().flatten().collect();
-    if out.quiet {
-        return out.lines(&sessions.iter().map(|one| clean(text(one, "id"))).collect::<Vec<_>>());
-    }
+    let Some(sessions) = out.rows(&answer, &answer["sessions"], "id")? else { return Ok(()) };
     let mut table =
         Table::new(&["SESSION", "PROVIDER", "CHANGED", "TURNS", "TOKENS", "AGENT", "FIRST WORDS"])
             .numeric(&[3, 4]);
-    for one in &sessions {
+    for one in sessions {
         let number = |key: &str| one[key].as_u64().map_or_else(|| "-".to_owned(), count);
         let account = one["account"].as_str().map_or_else(String::new, |name| format!("/{}", clean(name)));
         let agent = match (one["agentName"].as_str(), one["pid"].as_u64()) {
@@ -98,17 +92,12 @@ fn adopt(session: &Session) -> Outcome {
         body["scope"] = json!(scope);
     }
     let agent = client.post(&format!("/api/sessions/{}/adopt", encode(&args.words[0])), &body)?;
-    if out.json {
-        return out.document(&agent);
-    }
     let name = clean(text(&agent, "name"));
-    if out.quiet {
-        return out.line(&name);
-    }
     let turns = agent["turns"].as_u64().unwrap_or_default();
     let tokens = count(agent["tokensUsed"].as_u64().unwrap_or_default());
-    out.lines(&[
-        format!("{name} has the session: {turns} turns, {tokens} tokens; it waits for your word"),
-        format!("next: svc instruct {name} 'go on', or svc logs {name}"),
-    ])
+    let words = format!(
+        "{name} has the session: {turns} turns, {tokens} tokens; it waits for your word\n\
+         next: svc instruct {name} 'go on', or svc logs {name}"
+    );
+    out.told(&agent, &name, &words)
 }

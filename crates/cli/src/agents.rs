@@ -169,14 +169,12 @@ pub fn started(session: &Session, agent: &Value, stays: bool) -> Outcome {
         out.note(&format!("started {name} ({id})"));
         return Ok(());
     }
-    if out.json {
-        return out.document(agent);
-    }
-    if out.quiet {
-        return out.line(id);
-    }
     let (provider, model) = (text(agent, "provider"), text(agent, "model"));
-    out.line(&format!("started {name} ({id}), {provider} {model}; follow it with 'svc logs -f {name}'"))
+    out.told(
+        agent,
+        id,
+        &format!("started {name} ({id}), {provider} {model}; follow it with 'svc logs -f {name}'"),
+    )
 }
 
 /// The words from `from` on as one text, or standard input when they are a single `-`.

@@ -41,10 +41,7 @@ fn answer(session: &Session) -> Outcome {
     let words = answer_of(&record, &words);
     let record =
         client.post(&format!("/api/approvals/{}/approve", encode(&id)), &json!({"reason": words}))?;
-    if out.json {
-        return out.document(&record);
-    }
-    out.line(&if out.quiet { id } else { format!("answered {id}: {} is told", name(&record)) })
+    out.told(&record, &id, &format!("answered {id}: {} is told", name(&record)))
 }
 
 /// `svc approvals`.
@@ -70,12 +67,8 @@ pub fn list(session: &Session) -> Outcome {
 
 /// Prints approvals, in a row each.
 pub(super) fn told(out: &Out, records: &[Value]) -> Outcome {
-    if out.json {
-        return out.document(&json!({"pending": records}));
-    }
-    if out.quiet {
-        return out.lines(&records.iter().map(|record| text(record, "id").to_owned()).collect::<Vec<_>>());
-    }
+    let answer = json!({"pending": records});
+    let Some(records) = out.rows(&answer, &answer["pending"], "id")? else { return Ok(()) };
     let mut table = Table::new(&["ID", "AGENT", "STATUS", "AGE", "WANTS TO"]).numeric(&[3]).status_column(2);
     for record in records {
         table.row(&[

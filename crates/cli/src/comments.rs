@@ -69,14 +69,12 @@ fn comment(session: &Session) -> Outcome {
         body["side"] = json!("old");
     }
     let made = client.post(&path(&agent, "/comments"), &body)?;
-    if out.json {
-        return out.document(&made);
-    }
-    if out.quiet {
-        return out.line(&made["id"].to_string());
-    }
     let name = clean(text(&agent, "name"));
-    out.line(&format!("comment {} is kept; 'svc comments {name} --send' gives it to {name}", made["id"]))
+    out.told(
+        &made,
+        &made["id"].to_string(),
+        &format!("comment {} is kept; 'svc comments {name} --send' gives it to {name}", made["id"]),
+    )
 }
 
 fn comments(session: &Session) -> Outcome {
@@ -86,15 +84,12 @@ fn comments(session: &Session) -> Outcome {
     if args.flag("send") {
         let body = args.value("say").map_or_else(|| json!({}), |words| json!({"message": words}));
         let sent = client.post(&path(&agent, "/comments/send"), &body)?;
-        if out.json {
-            return out.document(&sent);
-        }
         let count = sent["sent"].as_array().map_or(0, Vec::len);
         let name = clean(text(&sent, "agentName"));
         let left = sent["left"].as_u64().filter(|left| *left > 0);
         let left = left.map_or_else(String::new, |left| format!("; {left} did not fit, send again"));
-        return out
-            .line(&format!("{name} was told {count} comment{}{left}", if count == 1 { "" } else { "s" }));
+        let s = if count == 1 { "" } else { "s" };
+        return out.said(&sent, &format!("{name} was told {count} comment{s}{left}"));
     }
     for (option, done) in [("done", true), ("open", false)] {
         if let Some(number) = args.value(option) {
@@ -121,21 +116,12 @@ fn number_of(word: &str) -> Result<u64, Failure> {
 
 fn show(session: &Session, answer: &Value, number: &str, what: &str) -> Outcome {
     let out = &session.out;
-    if out.json { out.document(answer) } else { out.line(&format!("comment {number} is {what}")) }
+    out.said(answer, &format!("comment {number} is {what}"))
 }
 
 fn list(session: &Session, answer: &Value) -> Outcome {
     let out = &session.out;
-    if out.json {
-        return out.document(answer);
-    }
-    let comments: Vec<&Value> = answer["comments"].as_array().into_iter().flatten().collect();
-    if out.quiet {
-        return out.lines(&comments.iter().map(|comment| comment["id"].to_string()).collect::<Vec<_>>());
-    }
-    if comments.is_empty() {
-        return out.line("no comments; 'svc comment TARGET FILE:LINE TEXT' writes one");
-    }
+    let Some(comments) = out.rows(answer, &answer["comments"], "id")? else { return Ok(()) };
     let mut table = Table::new(&["N", "STATE", "AGE", "LINES", "COMMENT"]).numeric(&[0]);
     for comment in comments {
         let (line, last) = (comment["line"].as_u64(), comment["lastLine"].as_u64());
@@ -155,7 +141,7 @@ fn list(session: &Session, answer: &Value) -> Outcome {
             one_line(text(comment, "text")),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "no comments; 'svc comment TARGET FILE:LINE TEXT' writes one")
 }
 
 #[cfg(test)]

@@ -18,10 +18,7 @@ pub fn completions(session: &Session) -> Outcome {
             )));
         }
     };
-    if session.out.json {
-        return session.out.document(&json!({"shell": shell, "script": script}));
-    }
-    session.out.line(script.trim_end())
+    session.out.said(&json!({"shell": shell, "script": script}), script.trim_end())
 }
 
 fn names(command: &Command) -> impl Iterator<Item = &'static str> {

@@ -69,17 +69,11 @@ pub fn start(session: &Session) -> Outcome {
 }
 
 fn announce(out: &Out, url: &str, link: Option<&str>, pid: u32) -> Outcome {
-    if out.json {
-        let mut document = json!({"url": url, "pid": pid});
-        if let Some(link) = link {
-            document["console"] = link.into();
-        }
-        return out.document(&document);
+    let mut document = json!({"url": url, "pid": pid});
+    if let Some(link) = link {
+        document["console"] = link.into();
     }
-    if out.quiet {
-        return out.line(url);
-    }
-    out.lines(&last_words(url, link))
+    out.told(&document, url, &last_words(url, link).join("\n"))
 }
 
 /// What a start says when the daemon is there: where it is, how to get in, what to do next.
@@ -122,10 +116,8 @@ fn already(out: &Out, project: &Path, running: &Running, port: Option<u16>, host
             "a daemon runs for {dir} already, at another address: pid {pid} at {url}; end it with 'svc stop' first"
         )));
     }
-    if out.json {
-        return out.document(&json!({"url": url, "pid": pid, "already": true}));
-    }
-    out.line(&if out.quiet { url.clone() } else { format!("already runs at {url} (pid {pid})") })
+    let document = json!({"url": url, "pid": pid, "already": true});
+    out.told(&document, url, &format!("already runs at {url} (pid {pid})"))
 }
 
 /// How to start a daemon that this program does not wait for.
@@ -300,10 +292,7 @@ pub fn stop(session: &Session) -> Outcome {
     let client = session.client()?;
     let answer = end(&client, session.args.flag("keep"))?;
     let out = &session.out;
-    if out.json {
-        return out.document(&answer);
-    }
-    if out.quiet { Ok(()) } else { out.line("stopped") }
+    out.told(&answer, "", "stopped")
 }
 
 /// Ends a daemon with its agents and returns when its process is gone and its lock is free.
@@ -404,11 +393,8 @@ pub fn open(session: &Session) -> Outcome {
     let client = session.client()?;
     if session.args.flag("forget") {
         let answer = client.call("DELETE", "/api/console/sessions", None)?;
-        if out.json {
-            return out.document(&answer);
-        }
         let ended = answer["ended"].as_u64().unwrap_or_default();
-        return if out.quiet { Ok(()) } else { out.line(&format!("ended {ended} sessions of the console")) };
+        return out.told(&answer, "", &format!("ended {ended} sessions of the console"));
     }
     client.get("/api/health")?;
     let plain = format!("{}/", client.address().url);
@@ -423,11 +409,7 @@ pub fn open(session: &Session) -> Outcome {
             (plain.clone(), plain)
         }
     };
-    if out.json {
-        out.document(&json!({"url": link}))?;
-    } else {
-        out.line(&link)?;
-    }
+    out.said(&json!({"url": link}), &link)?;
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(opener);
     command.arg(&shown).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -66,19 +66,10 @@ fn gateways(session: &Session) -> Outcome {
 fn list(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/gateways")?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let list = answer.as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&list.iter().map(|one| text(one, "id").to_owned()).collect::<Vec<_>>());
-    }
-    if list.is_empty() {
-        return out.line("there is no gateway; make one with 'svc gateways add telegram'");
-    }
+    let Some(list) = out.rows(&answer, &answer, "id")? else { return Ok(()) };
     let mut table =
         Table::new(&["ID", "STATE", "BOT", "CHAT", "TOLD", "MAY", "USERS", "TROUBLE"]).numeric(&[6]);
-    for one in &list {
+    for one in list {
         let or_dash = |word: &str| if word.is_empty() { "-".to_owned() } else { one_line(word) };
         table.row(&[
             text(one, "id").into(),
@@ -94,7 +85,7 @@ fn list(session: &Session) -> Outcome {
             one_line(text(one, "lastError")),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "there is no gateway; make one with 'svc gateways add telegram'")
 }
 
 fn state(record: &Value) -> &'static str {
@@ -153,23 +144,13 @@ fn wishes(session: &Session) -> Result<Map<String, Value>, Failure> {
     Ok(body)
 }
 
-fn told(session: &Session, answer: &Value, words: &str) -> Outcome {
-    let out = &session.out;
-    if out.json {
-        return out.document(answer);
-    }
-    if out.quiet { Ok(()) } else { out.line(words) }
-}
-
 fn add(session: &Session, kind: &str) -> Outcome {
     let mut body = wishes(session)?;
     body.insert("type".into(), json!(kind));
     let answer = session.client()?.post("/api/gateways", &Value::Object(body))?;
     let id = text(&answer, "id");
-    if session.out.quiet && !session.out.json {
-        return session.out.line(id);
-    }
-    told(session, &answer, &format!("made gateway {id}; store its token with 'svc gateways token {id}'"))
+    let words = format!("made gateway {id}; store its token with 'svc gateways token {id}'");
+    session.out.told(&answer, id, &words)
 }
 
 fn show(session: &Session, id: &str) -> Outcome {
@@ -184,7 +165,7 @@ fn set(session: &Session, id: &str) -> Outcome {
     }
     let id = find(session, id)?;
     let answer = session.client()?.call("PATCH", &path(&id, ""), Some(&Value::Object(body)))?;
-    told(session, &answer, &format!("changed gateway {id}"))
+    session.out.told(&answer, "", &format!("changed gateway {id}"))
 }
 
 fn token(session: &Session, id: &str, key: &str) -> Outcome {
@@ -192,7 +173,7 @@ fn token(session: &Session, id: &str, key: &str) -> Outcome {
     let value = read_key(&format!("{id} ({key})"))?;
     let body = json!({"key": key, "value": value});
     let answer = session.client()?.post(&path(&id, "/credentials"), &body)?;
-    told(session, &answer, &format!("stored the {key} of {id}"))
+    session.out.told(&answer, "", &format!("stored the {key} of {id}"))
 }
 
 fn connect(session: &Session, id: &str) -> Outcome {
@@ -206,7 +187,11 @@ fn connect(session: &Session, id: &str) -> Outcome {
         let why = record["lastError"].as_str().unwrap_or("the platform has not answered yet");
         return Err(Failure::failed(format!("gateway {id} is not connected: {why}")));
     }
-    told(session, &record, &format!("gateway {id} is connected as {}", text(&record, "botUsername")))?;
+    session.out.told(
+        &record,
+        "",
+        &format!("gateway {id} is connected as {}", text(&record, "botUsername")),
+    )?;
     advise(session, &id, &record)
 }
 
@@ -233,11 +218,11 @@ fn advise(session: &Session, id: &str, record: &Value) -> Outcome {
 fn act(session: &Session, id: &str, what: &str, done: &str) -> Outcome {
     let id = find(session, id)?;
     let answer = session.client()?.post(&path(&id, &format!("/{what}")), &json!({}))?;
-    told(session, &answer, &format!("gateway {id} {done}"))
+    session.out.told(&answer, "", &format!("gateway {id} {done}"))
 }
 
 fn remove(session: &Session, id: &str) -> Outcome {
     let id = find(session, id)?;
     let answer = session.client()?.call("DELETE", &path(&id, ""), None)?;
-    told(session, &answer, &format!("removed gateway {id} and its tokens"))
+    session.out.told(&answer, "", &format!("removed gateway {id} and its tokens"))
 }

@@ -36,10 +36,7 @@ pub fn version(session: &Session) -> Outcome {
 
 /// Prints the version.
 pub fn print_version(out: &Out) -> Outcome {
-    if out.json {
-        return out.document(&json!({"version": VERSION}));
-    }
-    out.line(&if out.quiet { VERSION.to_owned() } else { format!("svc {VERSION}") })
+    out.told(&json!({"version": VERSION}), VERSION, &format!("svc {VERSION}"))
 }
 
 /// Prints the help of the whole command line, on one screen: what a first day needs with a line each, and

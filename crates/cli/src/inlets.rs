@@ -4,7 +4,6 @@ use super::client::encode;
 use super::render::{Table, age_of, clean, one_line};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
-use super::teams::told;
 use super::webhooks::{own_secret, with_secret};
 use serde_json::{Map, Value, json};
 
@@ -16,7 +15,7 @@ pub(super) fn inlets(session: &Session, words: &[&str]) -> Outcome {
         [action @ ("enable" | "disable"), id] => {
             let body = json!({"enabled": *action == "enable"});
             let answer = session.client()?.call("PATCH", &path(id, ""), Some(&body))?;
-            told(session, &answer, text(&answer, "id"), &format!("{action}d {id}"))
+            session.out.told(&answer, text(&answer, "id"), &format!("{action}d {id}"))
         }
         ["secret", id] => {
             let answer =
@@ -25,7 +24,7 @@ pub(super) fn inlets(session: &Session, words: &[&str]) -> Outcome {
         }
         ["remove", id] => {
             let answer = session.client()?.call("DELETE", &path(id, ""), None)?;
-            told(session, &answer, text(&answer, "id"), &format!("removed {id}"))
+            session.out.told(&answer, text(&answer, "id"), &format!("removed {id}"))
         }
         _ => Err(Failure::usage("see 'svc help webhook'")),
     }
@@ -74,18 +73,9 @@ fn add(session: &Session, name: &str) -> Outcome {
 fn list(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/inlets")?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let list = answer["inlets"].as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&list.iter().map(|one| text(one, "id").to_owned()).collect::<Vec<_>>());
-    }
-    if list.is_empty() {
-        return out.line("nothing comes in; 'svc webhook in add NAME --role ROLE' makes a way");
-    }
+    let Some(list) = out.rows(&answer, &answer["inlets"], "id")? else { return Ok(()) };
     let mut table = Table::new(&["ID", "NAME", "DOES", "TAKEN", "WRONG", "LAST", "PATH"]).numeric(&[3, 4, 5]);
-    for one in &list {
+    for one in list {
         let last = text(one, "lastTaken");
         let does = match (one["enabled"] == false, one["to"].as_str()) {
             (true, _) => "disabled".to_owned(),
@@ -102,5 +92,5 @@ fn list(session: &Session) -> Outcome {
             text(one, "path").into(),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "nothing comes in; 'svc webhook in add NAME --role ROLE' makes a way")
 }

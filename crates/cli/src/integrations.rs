@@ -40,15 +40,6 @@ fn at(id: &str, rest: &str) -> String {
     format!("/api/integrations/{}{rest}", encode(id))
 }
 
-/// Prints the answer as JSON, or a line, or nothing, as the options say.
-fn tell(session: &Session, answer: &Value, line: &str) -> Outcome {
-    let out = &session.out;
-    if out.json {
-        return out.document(answer);
-    }
-    if out.quiet { Ok(()) } else { out.line(line) }
-}
-
 fn list(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/integrations")?;
@@ -102,7 +93,7 @@ fn install(session: &Session, id: &str) -> Outcome {
     let hint =
         if answer["configured"] == true { "" } else { "; set its keys with 'svc integrations credentials" };
     let hint = if hint.is_empty() { String::new() } else { format!("{hint} {id}'") };
-    tell(session, &answer, &format!("installed {id} {version}{hint}"))
+    session.out.told(&answer, "", &format!("installed {id} {version}{hint}"))
 }
 
 fn add(session: &Session, id: &str, command: &[&str]) -> Outcome {
@@ -112,12 +103,12 @@ fn add(session: &Session, id: &str, command: &[&str]) -> Outcome {
         "gatedTools": args.values("gate"),
     });
     let answer = session.client()?.post("/api/integrations", &body)?;
-    tell(session, &answer, &format!("added {id}"))
+    session.out.told(&answer, "", &format!("added {id}"))
 }
 
 fn remove(session: &Session, id: &str) -> Outcome {
     let answer = session.client()?.call("DELETE", &at(id, ""), None)?;
-    tell(session, &answer, &format!("removed {id}"))
+    session.out.told(&answer, "", &format!("removed {id}"))
 }
 
 fn credentials(session: &Session, id: &str) -> Outcome {
@@ -141,11 +132,11 @@ fn credential(session: &Session, id: &str, key: &str) -> Outcome {
     let client = session.client()?;
     if session.args.flag("remove") {
         let answer = client.call("DELETE", &at(id, &format!("/credentials/{}", encode(key))), None)?;
-        return tell(session, &answer, &format!("forgot {key} of {id}"));
+        return session.out.told(&answer, "", &format!("forgot {key} of {id}"));
     }
     let value = read_key(&format!("{id}, {key}"))?;
     let answer = client.post(&at(id, "/credentials"), &json!({"key": key, "value": value}))?;
-    tell(session, &answer, &format!("stored {key} of {id}: {}", text(&answer, "masked")))
+    session.out.told(&answer, "", &format!("stored {key} of {id}: {}", text(&answer, "masked")))
 }
 
 fn connect(session: &Session, id: &str) -> Outcome {
@@ -162,15 +153,9 @@ fn connect(session: &Session, id: &str) -> Outcome {
 fn tools(session: &Session, id: &str) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get(&at(id, "/tools"))?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let list = answer["tools"].as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&list.iter().map(|tool| text(tool, "name").to_owned()).collect::<Vec<_>>());
-    }
+    let Some(list) = out.rows(&answer, &answer["tools"], "name")? else { return Ok(()) };
     let mut table = Table::new(&["TOOL", "APPROVAL", "DESCRIPTION"]);
-    for tool in &list {
+    for tool in list {
         let description: String =
             one_line(text(tool, "description")).chars().take(DESCRIPTION_CHARS).collect();
         let approval = if tool["gated"] == true { "needed" } else { "-" };

@@ -78,19 +78,13 @@ fn diff(session: &Session) -> Outcome {
         query += "&whole=true";
     }
     let answer = client.get(&path(&agent, &format!("/diff?{}", query.trim_start_matches('&'))))?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let files = answer["files"].as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&files.iter().map(|file| clean(text(file, "path"))).collect::<Vec<_>>());
-    }
+    let Some(files) = out.rows(&answer, &answer["files"], "path")? else { return Ok(()) };
     if files.is_empty() {
         return out.line(&format!("{} has changed nothing{}", text(&answer, "agentName"), since(&answer)));
     }
     out.note(&summary(&answer, files.len()));
     if args.flag("stat") {
-        return out.lines(&stat(&answer, &files).lines(out.width, out.colour));
+        return out.lines(&stat(&answer, files).lines(out.width, out.colour));
     }
     let paint = |line: &str| painted(&clean(line), |style, line| out.paint(style, line));
     out.lines(&text(&answer, "diff").lines().map(paint).collect::<Vec<_>>())?;

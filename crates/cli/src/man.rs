@@ -32,16 +32,14 @@ pub fn man(session: &Session) -> Outcome {
             return Err(Failure::usage("give a COMMAND or --into, not both; see 'svc help man'"));
         }
         let names = write_all(&session.surroundings.folder.join(dir))?;
-        if out.json {
-            return out.document(&json!({"pages": names}));
-        }
-        return if out.quiet { Ok(()) } else { out.line(&format!("{} pages in {dir}", names.len())) };
+        let words = format!("{} pages in {dir}", names.len());
+        return out.told(&json!({"pages": names}), "", &words);
     }
     let page = match args.words.first() {
         None => overview(),
         Some(word) => page(find(word).ok_or_else(|| unknown_command(word))?),
     };
-    if out.json { out.document(&json!({"page": page})) } else { out.line(page.trim_end()) }
+    out.said(&json!({"page": page}), page.trim_end())
 }
 
 fn write_all(dir: &Path) -> Result<Vec<String>, Failure> {

@@ -98,15 +98,9 @@ fn memory(session: &Session) -> Outcome {
 fn rules(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/memory/constraints")?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let list = answer["constraints"].as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&list.iter().map(|rule| text(rule, "hash").to_owned()).collect::<Vec<_>>());
-    }
+    let Some(list) = out.rows(&answer, &answer["constraints"], "hash")? else { return Ok(()) };
     let mut table = Table::new(&["HASH", "CATEGORY", "RULE"]);
-    for rule in &list {
+    for rule in list {
         table.row(&["hash", "category", "text"].map(|name| text(rule, name).to_owned()));
     }
     out.table(&table, "no rules; set one with 'svc memory rule TEXT'")
@@ -119,30 +113,23 @@ fn add_rule(session: &Session) -> Outcome {
         body["category"] = json!(category);
     }
     let answer = session.client()?.post("/api/memory/constraints", &body)?;
-    if out.json {
-        return out.document(&answer);
-    }
     let hash = text(&answer, "hash");
-    if out.quiet {
-        return out.line(hash);
-    }
-    out.line(&match answer["added"].as_bool() {
+    let mut words = match answer["added"].as_bool() {
         Some(true) => format!("rule {hash} is told to every new agent"),
         _ => format!("rule {hash} was known already"),
-    })?;
+    };
     let evicted = text(&answer["evicted"], "text");
-    if evicted.is_empty() {
-        Ok(())
-    } else {
-        out.line(&format!("the oldest rule was dropped: {}", clean(evicted)))
+    if !evicted.is_empty() {
+        let _ = write!(words, "\nthe oldest rule was dropped: {}", clean(evicted));
     }
+    out.told(&answer, hash, &words)
 }
 
 fn lift(session: &Session, hash: &str) -> Outcome {
     let out = &session.out;
     let path = format!("/api/memory/constraints/{}", encode(hash));
     let answer = session.client()?.call("DELETE", &path, None)?;
-    if out.json { out.document(&answer) } else { out.line(&format!("rule {hash} is lifted")) }
+    out.said(&answer, &format!("rule {hash} is lifted"))
 }
 
 fn found(session: &Session) -> Outcome {
@@ -177,13 +164,13 @@ fn discover(session: &Session, trigger: &str, fix: &str) -> Outcome {
         body["agentId"] = json!(agent);
     }
     let answer = session.client()?.post("/api/memory/discoveries", &body)?;
-    if out.json {
-        return out.document(&answer);
-    }
-    out.line(match answer["added"].as_bool() {
-        Some(true) => "noted: agents with such a task will be told of it",
-        _ => "this was known already",
-    })
+    out.said(
+        &answer,
+        match answer["added"].as_bool() {
+            Some(true) => "noted: agents with such a task will be told of it",
+            _ => "this was known already",
+        },
+    )
 }
 
 fn roles(session: &Session) -> Outcome {
@@ -205,10 +192,7 @@ fn handoffs(session: &Session, role: &str) -> Outcome {
     let count = session.args.value("limit").unwrap_or("3");
     let path = format!("/api/memory/handoff-chain/{}/recent?count={}", encode(role), encode(count));
     let answer = session.client()?.get(&path)?;
-    if out.json {
-        return out.document(&answer);
-    }
-    out.line(clean(text(&answer, "markdown")).trim_end())
+    out.said(&answer, clean(text(&answer, "markdown")).trim_end())
 }
 
 fn profiles(session: &Session) -> Outcome {
@@ -264,11 +248,8 @@ fn journalist(session: &Session) -> Outcome {
     let client = session.client()?;
     if session.args.flag("cycle") {
         let answer = client.post("/api/journalist/cycle", &json!({}))?;
-        if out.json {
-            return out.document(&answer);
-        }
         let what = if answer["changed"] == true { "the documents are written" } else { "nothing is new" };
-        return out.line(&format!("cycle {}: {what}", answer["cycle"]));
+        return out.said(&answer, &format!("cycle {}: {what}", answer["cycle"]));
     }
     let answer = client.get("/api/journalist")?;
     if out.json {

@@ -45,19 +45,9 @@ fn peers(session: &Session) -> Outcome {
 fn list(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/federation/peers")?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let rows = |name: &str| answer[name].as_array().cloned().unwrap_or_default();
-    let (peers, pairings) = (rows("peers"), rows("pairings"));
-    if out.quiet {
-        return out.lines(&peers.iter().map(|peer| clean(text(peer, "id"))).collect::<Vec<_>>());
-    }
-    if peers.is_empty() && pairings.is_empty() {
-        return out.line("no peers; 'svc peers add URL' begins a pairing");
-    }
+    let Some(peers) = out.rows(&answer, &answer["peers"], "id")? else { return Ok(()) };
     let mut table = Table::new(&["ID", "NAME", "URL", "SINCE", "CODE"]);
-    for pairing in &pairings {
+    for pairing in answer["pairings"].as_array().into_iter().flatten() {
         table.row(&[
             clean(text(pairing, "id")),
             clean(text(pairing, "name")),
@@ -66,7 +56,7 @@ fn list(session: &Session) -> Outcome {
             pairing["code"].as_str().map_or_else(|| "-".into(), spaced),
         ]);
     }
-    for peer in &peers {
+    for peer in peers {
         table.row(&[
             clean(text(peer, "id")),
             clean(text(peer, "name")),
@@ -75,7 +65,7 @@ fn list(session: &Session) -> Outcome {
             "-".into(),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "no peers; 'svc peers add URL' begins a pairing")
 }
 
 /// `123 456`.
@@ -94,44 +84,34 @@ fn add(session: &Session, url: &str) -> Outcome {
         body["token"] = json!(token.trim());
     }
     let pairing = session.client()?.post("/api/federation/peers", &body)?;
-    if out.json {
-        return out.document(&pairing);
-    }
     let id = text(&pairing, "id");
-    if out.quiet {
-        return out.line(id);
-    }
-    out.line(&format!(
-        "code {}: if 'svc peers' shows the same at {} ({}), run 'svc peers confirm {id}' on both sides",
-        spaced(text(&pairing, "code")),
-        clean(text(&pairing, "name")),
-        clean(text(&pairing, "url")),
-    ))
+    out.told(
+        &pairing,
+        id,
+        &format!(
+            "code {}: if 'svc peers' shows the same at {} ({}), run 'svc peers confirm {id}' on both sides",
+            spaced(text(&pairing, "code")),
+            clean(text(&pairing, "name")),
+            clean(text(&pairing, "url")),
+        ),
+    )
 }
 
 fn confirm(session: &Session, id: &str, code: Option<&str>) -> Outcome {
     let out = &session.out;
     let body = code.map_or_else(|| json!({}), |code| json!({"code": code}));
     let peer = session.client()?.post(&format!("/api/federation/pair/{}/confirm", encode(id)), &body)?;
-    if out.json {
-        return out.document(&peer);
-    }
     let id = text(&peer, "id");
-    if out.quiet {
-        return out.line(id);
-    }
-    out.line(&format!(
-        "{} ({id}) is a peer; 'svc peers agents {id}' shows its agents",
-        clean(text(&peer, "name"))
-    ))
+    out.told(
+        &peer,
+        id,
+        &format!("{} ({id}) is a peer; 'svc peers agents {id}' shows its agents", clean(text(&peer, "name"))),
+    )
 }
 
 fn gone(session: &Session, path: &str, done: &str) -> Outcome {
     let answer = session.client()?.call("DELETE", path, None)?;
-    if session.out.json {
-        return session.out.document(&answer);
-    }
-    session.out.line(&format!("{} is {done}", clean(text(&answer, "id"))))
+    session.out.said(&answer, &format!("{} is {done}", clean(text(&answer, "id"))))
 }
 
 fn agents(session: &Session, peer: &str) -> Outcome {
@@ -140,12 +120,8 @@ fn agents(session: &Session, peer: &str) -> Outcome {
     if out.json {
         return out.document(&answer);
     }
-    let list = answer["agents"].as_array().cloned().unwrap_or_default();
-    if list.is_empty() {
-        return out.line("it has no agents");
-    }
     let mut table = Table::new(&["ID", "NAME", "ROLE", "STATUS", "PROVIDER", "TOKENS"]).numeric(&[5]);
-    for agent in &list {
+    for agent in answer["agents"].as_array().into_iter().flatten() {
         table.row(&[
             clean(text(agent, "id")),
             clean(text(agent, "name")),
@@ -155,5 +131,5 @@ fn agents(session: &Session, peer: &str) -> Outcome {
             agent["tokensUsed"].to_string(),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "it has no agents")
 }

@@ -5,7 +5,6 @@ use super::commands::{Command, Group, Words, switch, value};
 use super::render::{Table, age_of, clean, one_line};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
-use super::teams::told;
 use qrcodegen::{QrCode, QrCodeEcc};
 use serde_json::{Map, Value, json};
 
@@ -86,7 +85,7 @@ fn pair(session: &Session) -> Outcome {
     if answer["near"] == false {
         lines.push("This address is not of a network of your own: whoever reaches it can try.".into());
     }
-    told(session, &answer, code, &lines.join("\n"))
+    session.out.told(&answer, code, &lines.join("\n"))
 }
 
 /// The address for the phone's camera: two rows of it in a line of text, dark on light whatever the colours
@@ -115,7 +114,11 @@ fn phones(session: &Session) -> Outcome {
         [] | ["list"] => list(session),
         ["revoke", name] => {
             let answer = session.client()?.call("DELETE", &format!("/api/phones/{}", encode(name)), None)?;
-            told(session, &answer, text(&answer, "id"), &format!("revoked {}", clean(text(&answer, "name"))))
+            session.out.told(
+                &answer,
+                text(&answer, "id"),
+                &format!("revoked {}", clean(text(&answer, "name"))),
+            )
         }
         ["certificate"] => {
             let answer = session.client()?.get("/api/phones")?;
@@ -142,16 +145,10 @@ fn told_by(push: &Value) -> String {
 fn list(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/phones")?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let list = answer["phones"].as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&list.iter().map(|one| text(one, "id").to_owned()).collect::<Vec<_>>());
-    }
+    let Some(list) = out.rows(&answer, &answer["phones"], "id")? else { return Ok(()) };
     let age = |time: &str| if time.is_empty() { "-".to_owned() } else { age_of(time, now()) };
     let mut table = Table::new(&["ID", "NAME", "MAY", "PAIRED", "SEEN", "TOLD BY"]);
-    for one in &list {
+    for one in list {
         let rights: Vec<&str> =
             one["rights"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         table.row(&[

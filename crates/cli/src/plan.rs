@@ -6,7 +6,7 @@ use super::logs::{self, POLL, Start};
 use super::render::one_line;
 use super::session::{Failure, Outcome, Session};
 use super::target::{find, state, text};
-use super::teams::{configurations, launch_recommended, told};
+use super::teams::{configurations, launch_recommended};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -182,5 +182,5 @@ pub fn steer(session: &Session, deed: &str, id: Option<&str>) -> Outcome {
     let done = if deed == "retry" { "is tried again" } else { "is passed over" };
     let line =
         format!("phase {} of plan {id} {done}; the plan is {}", plan["phase"], text(&answer, "status"));
-    told(session, &answer, id, &line)
+    session.out.told(&answer, id, &line)
 }

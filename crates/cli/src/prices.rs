@@ -41,19 +41,13 @@ fn prices(session: &Session) -> Outcome {
         }
     };
     let out = &session.out;
-    if out.json {
-        return out.document(&answer);
-    }
-    let models: Vec<&Value> = answer["models"].as_array().into_iter().flatten().collect();
-    if out.quiet {
-        return out.lines(&models.iter().map(|one| clean(text(one, "id"))).collect::<Vec<_>>());
-    }
+    let Some(models) = out.rows(&answer, &answer["models"], "id")? else { return Ok(()) };
     let mut lines = Vec::new();
     if words.is_empty() {
         let header = &["MODEL", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "FROM", "AS OF"];
         let mut table = Table::new(header).numeric(&[1, 2, 3, 4]);
         let price = |value: &Value| format!("${}", value.as_f64().unwrap_or_default());
-        for one in &models {
+        for one in models {
             let [input, output, read, written] =
                 ["input", "output", "cacheRead", "cacheCreation"].map(|name| price(&one[name]));
             let (from, as_of) = (text(one, "from").into(), clean(one["asOf"].as_str().unwrap_or("-")));

@@ -73,18 +73,12 @@ fn ps(session: &Session) -> Outcome {
     if !args.words.is_empty() {
         return Err(Failure::usage("svc ps takes names only with --forget; see 'svc help ps'"));
     }
-    let projects = each(&all()?, look);
-    if out.json {
-        return out.document(&projects.into());
-    }
-    if out.quiet {
-        let names = projects.iter().map(|project| super::target::text(project, "name").to_owned());
-        return out.lines(&names.collect::<Vec<_>>());
-    }
+    let answer = Value::from(each(&all()?, look));
+    let Some(projects) = out.rows(&answer, &answer, "name")? else { return Ok(()) };
     let mut table = Table::new(&["NAME", "STATE", "AGENTS", "WAITING", "UP", "ADDRESS", "PROJECT"])
         .numeric(&[2, 3])
         .optional(&[5, 4]);
-    for project in &projects {
+    for project in projects {
         let number = |name: &str| project[name].as_u64().map_or_else(|| "-".into(), |n| n.to_string());
         let word = |name: &str| super::target::text(project, name).to_owned();
         let up = project["since"].as_u64().map(|since| Duration::from_millis(now().0.saturating_sub(since)));
@@ -145,8 +139,5 @@ fn forget(session: &Session) -> Outcome {
             }
         }
     }
-    if out.json {
-        return out.document(&json!({"forgotten": names}));
-    }
-    if out.quiet { Ok(()) } else { out.line(&format!("forgotten: {}", names.len())) }
+    out.told(&json!({"forgotten": names}), "", &format!("forgotten: {}", names.len()))
 }

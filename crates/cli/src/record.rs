@@ -136,18 +136,14 @@ fn replay(session: &Session) -> Outcome {
     let mut told = Ok(());
     let mut line = |event: &Value| {
         if !out.quiet {
-            told = if out.json { out.line(&event.to_string()) } else { out.line(&shown(out, event)) };
+            told = out.line(&if out.json { event.to_string() } else { shown(out, event) });
         }
         told.is_ok()
     };
     let sum = (session.recordings.play)(&file, from, args.value("until").unwrap_or_default(), &mut line)
         .map_err(|error| named(&error))?;
     told?;
-    if out.json {
-        out.line(&sum.to_string())?;
-    } else {
-        out.line(&summed(&sum))?;
-    }
+    out.line(&if out.json { sum.to_string() } else { summed(&sum) })?;
     if sum["parts"].is_null() && sum["unread"].is_null() { Ok(()) } else { Err(Failure::Told(PARTED)) }
 }
 

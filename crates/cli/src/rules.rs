@@ -7,6 +7,7 @@ use super::render::{Table, one_line};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
 use serde_json::{Map, Value};
+use std::fmt::Write as _;
 use svc_base::time::Time;
 use svc_base::untrusted::untrusted_line;
 
@@ -64,9 +65,6 @@ fn list(session: &Session, client: &Client) -> Outcome {
     if out.quiet {
         return out.lines(&rules.iter().map(|rule| text(rule, "id").to_owned()).collect::<Vec<_>>());
     }
-    if rules.is_empty() {
-        return out.line("no rules; 'svc rules allow APPROVAL' makes one of what an agent asks for");
-    }
     let mut table = Table::new(&["ID", "SAYS", "USED", "ENDS", "WHAT"]);
     for rule in rules {
         table.row(&[
@@ -77,7 +75,7 @@ fn list(session: &Session, client: &Client) -> Outcome {
             one_line(text(rule, "description")),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "no rules; 'svc rules allow APPROVAL' makes one of what an agent asks for")
 }
 
 /// `2 of 5`, or how often where nothing limits it.
@@ -133,20 +131,13 @@ fn add(session: &Session, client: &Client, say: &str, approval: Option<&str>) ->
         return Err(Failure::usage("name what it is about: an approval's id, --file PATH or --run COMMAND"));
     }
     let made = client.post("/api/rules", &Value::Object(body))?;
-    if out.json {
-        return out.document(&made);
+    let id = text(&made["rule"], "id");
+    let mut words = format!("{id} is in force: {}", untrusted_line(text(&made["rule"], "description")));
+    let answered = made["approval"]["status"].as_str().filter(|_| approval.is_some());
+    if let Some(status @ ("approved" | "rejected")) = answered {
+        let _ = write!(words, "\n{status} {}", text(&made["approval"], "id"));
     }
-    let rule = &made["rule"];
-    if out.quiet {
-        return out.line(text(rule, "id"));
-    }
-    out.line(&format!("{} is in force: {}", text(rule, "id"), untrusted_line(text(rule, "description"))))?;
-    match made["approval"]["status"].as_str() {
-        Some(status @ ("approved" | "rejected")) if approval.is_some() => {
-            out.line(&format!("{} {}", status, text(&made["approval"], "id")))
-        }
-        _ => Ok(()),
-    }
+    out.told(&made, id, &words)
 }
 
 fn revoke(session: &Session, client: &Client, given: &str) -> Outcome {
@@ -168,14 +159,11 @@ fn revoke(session: &Session, client: &Client, given: &str) -> Outcome {
         }
     };
     let rule = client.call("DELETE", &format!("/api/rules/{}", encode(id)), None)?;
-    if out.json {
-        return out.document(&rule);
-    }
-    out.line(&if out.quiet {
-        id.to_owned()
-    } else {
-        format!("{id} is revoked; it decided {} times", rule["used"].as_u64().unwrap_or_default())
-    })
+    out.told(
+        &rule,
+        id,
+        &format!("{id} is revoked; it decided {} times", rule["used"].as_u64().unwrap_or_default()),
+    )
 }
 
 #[cfg(test)]

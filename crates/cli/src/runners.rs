@@ -62,16 +62,7 @@ fn runner(session: &Session) -> Outcome {
 fn list(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/runners")?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let runners: Vec<&Value> = answer["runners"].as_array().into_iter().flatten().collect();
-    if out.quiet {
-        return out.lines(&runners.iter().map(|one| clean(text(one, "name"))).collect::<Vec<_>>());
-    }
-    if runners.is_empty() {
-        return out.line("no runners; 'svc runner add NAME ssh USER@HOST' adds another machine of yours");
-    }
+    let Some(runners) = out.rows(&answer, &answer["runners"], "name")? else { return Ok(()) };
     let mut table = Table::new(&[
         "RUNNER",
         "KIND",
@@ -83,7 +74,7 @@ fn list(session: &Session) -> Outcome {
         "CHECKED",
         "FOUND",
     ]);
-    for one in &runners {
+    for one in runners {
         table.row(&[
             clean(text(one, "name")),
             clean(text(one, "kind")),
@@ -96,7 +87,7 @@ fn list(session: &Session) -> Outcome {
             found(one),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "no runners; 'svc runner add NAME ssh USER@HOST' adds another machine of yours")
 }
 
 fn labels(runner: &Value) -> String {
@@ -146,14 +137,8 @@ fn add(session: &Session, name: &str, kind: &str, destination: &str) -> Outcome 
         body["labels"] = json!(labels);
     }
     let answer = session.client()?.post("/api/runners", &body)?;
-    if out.json {
-        return out.document(&answer);
-    }
     let name = clean(text(&answer, "name"));
-    if out.quiet {
-        return out.line(&name);
-    }
-    out.line(&format!("added {name}; 'svc runner check {name}' looks whether it can be used"))
+    out.told(&answer, &name, &format!("added {name}; 'svc runner check {name}' looks whether it can be used"))
 }
 
 fn check(session: &Session, name: &str) -> Outcome {
@@ -223,24 +208,19 @@ fn grant(session: &Session, name: &str, provider: &str) -> Outcome {
         body["account"] = json!(account);
     }
     let answer = session.client()?.post(&format!("/api/runners/{}/grants", encode(name)), &body)?;
-    if out.json {
-        return out.document(&answer);
-    }
     let (name, provider) = (clean(name), clean(provider));
-    out.line(&format!("agents of {provider} on {name} get its key from their next run on; svc runner revoke {name} {provider} ends that"))
+    out.said(&answer, &format!("agents of {provider} on {name} get its key from their next run on; svc runner revoke {name} {provider} ends that"))
 }
 
 fn revoke(session: &Session, name: &str, provider: &str) -> Outcome {
     let out = &session.out;
     let path = format!("/api/runners/{}/grants/{}", encode(name), encode(provider));
     let answer = session.client()?.call("DELETE", &path, None)?;
-    if out.json {
-        return out.document(&answer);
-    }
     let (name, provider) = (clean(name), clean(provider));
-    out.line(&format!(
-        "agents of {provider} on {name} get no key any more; those that run have it to their end"
-    ))
+    out.said(
+        &answer,
+        &format!("agents of {provider} on {name} get no key any more; those that run have it to their end"),
+    )
 }
 
 fn fetch(session: &Session, agent: &str) -> Outcome {

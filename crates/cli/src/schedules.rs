@@ -5,7 +5,6 @@ use super::client::encode;
 use super::render::{Table, one_line};
 use super::session::{Failure, Outcome, Session};
 use super::target::text;
-use super::teams::told;
 use serde_json::{Map, Value, json};
 
 /// `svc schedule`.
@@ -18,15 +17,15 @@ pub fn schedule(session: &Session) -> Outcome {
         ["run", target] => {
             let answer = session.client()?.post(&path(target, "/run"), &json!({}))?;
             let (name, id) = (text(&answer["agent"], "name"), text(&answer, "agentId"));
-            told(session, &answer, id, &format!("started {name} ({id})"))
+            session.out.told(&answer, id, &format!("started {name} ({id})"))
         }
         [action @ ("enable" | "disable"), target] => {
             let answer = session.client()?.post(&path(target, &format!("/{action}")), &json!({}))?;
-            told(session, &answer, text(&answer, "id"), &format!("{action}d {target}{}", next(&answer)))
+            session.out.told(&answer, text(&answer, "id"), &format!("{action}d {target}{}", next(&answer)))
         }
         ["delete", target] => {
             let answer = session.client()?.call("DELETE", &path(target, ""), None)?;
-            told(session, &answer, text(&answer, "id"), &format!("deleted {target}"))
+            session.out.told(&answer, text(&answer, "id"), &format!("deleted {target}"))
         }
         _ => Err(Failure::usage(
             "usage: svc schedule list | show | add CRON ROLE PROMPT.. | run | enable | disable | delete; \
@@ -46,18 +45,9 @@ fn next(schedule: &Value) -> String {
 fn list(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/schedules")?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let schedules = answer.as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&schedules.iter().map(|one| text(one, "id").to_owned()).collect::<Vec<_>>());
-    }
-    if schedules.is_empty() {
-        return out.line("no schedules; add one with 'svc schedule add CRON ROLE PROMPT'");
-    }
+    let Some(schedules) = out.rows(&answer, &answer, "id")? else { return Ok(()) };
     let mut table = Table::new(&["NAME", "ID", "CRON", "ZONE", "NEXT", "LAST", "ROLE"]);
-    for one in &schedules {
+    for one in schedules {
         let or =
             |value: &str, other: &str| if value.is_empty() { other.to_owned() } else { value.to_owned() };
         table.row(&[
@@ -70,7 +60,7 @@ fn list(session: &Session) -> Outcome {
             text(&one["agent"], "role").into(),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "no schedules; add one with 'svc schedule add CRON ROLE PROMPT'")
 }
 
 fn show(session: &Session, target: &str) -> Outcome {
@@ -132,7 +122,7 @@ fn add(session: &Session, cron: &str, role: &str) -> Outcome {
     }
     let schedule = session.client()?.post("/api/schedules", &body)?;
     let line = format!("added {}{}", text(&schedule, "name"), next(&schedule));
-    told(session, &schedule, text(&schedule, "id"), &line)
+    session.out.told(&schedule, text(&schedule, "id"), &line)
 }
 
 /// The zone that was asked for, else this machine's: people mean the clock on their wall.

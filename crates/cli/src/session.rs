@@ -3,7 +3,7 @@
 use super::args::Args;
 use super::client::{Client, Surroundings};
 use super::progress;
-use super::render::{Style, Table};
+use super::render::{Style, Table, clean};
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -88,6 +88,44 @@ impl Out {
     /// Prints one JSON document.
     pub fn document(&self, value: &Value) -> Outcome {
         self.line(&format!("{value:#}"))
+    }
+
+    /// Prints an answer: as JSON, or (`--quiet`) its essential alone, which may be empty, or in words.
+    pub fn told(&self, answer: &Value, essential: &str, words: &str) -> Outcome {
+        match (self.json, self.quiet) {
+            (true, _) => self.document(answer),
+            (_, true) if essential.is_empty() => Ok(()),
+            (_, true) => self.line(essential),
+            _ => self.line(words),
+        }
+    }
+
+    /// Prints an answer as JSON, or in words that `--quiet` keeps, for they are what was asked for.
+    pub fn said(&self, answer: &Value, words: &str) -> Outcome {
+        self.told(answer, words, words)
+    }
+
+    /// The rows of an answer, for people. Programs are given theirs here, and nothing comes back: the answer as
+    /// JSON, or (`--quiet`) this member of each row, one a line.
+    pub fn rows<'a>(
+        &self,
+        answer: &Value,
+        rows: &'a Value,
+        member: &str,
+    ) -> Result<Option<&'a [Value]>, Failure> {
+        let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
+        if self.json {
+            return self.document(answer).map(|()| None);
+        }
+        if self.quiet {
+            let shown = |row: &Value| match &row[member] {
+                Value::String(text) => clean(text),
+                Value::Null => String::new(),
+                other => other.to_string(),
+            };
+            return self.lines(&rows.iter().map(shown).collect::<Vec<_>>()).map(|()| None);
+        }
+        Ok(Some(rows))
     }
 
     /// Prints `lines`.

@@ -41,18 +41,9 @@ fn skills(session: &Session) -> Outcome {
 fn installed(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/skills/installed")?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let list = answer["skills"].as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&list.iter().map(|skill| clean(text(skill, "id"))).collect::<Vec<_>>());
-    }
-    if list.is_empty() {
-        return out.line("no skill is installed; 'svc skills search' lists what there is");
-    }
+    let Some(list) = out.rows(&answer, &answer["skills"], "id")? else { return Ok(()) };
     let mut table = Table::new(&["ID", "VERSION", "SOURCE", "FILE", "USED BY"]);
-    for skill in &list {
+    for skill in list {
         let users = skill["usedBy"].as_array().map(Vec::as_slice).unwrap_or_default();
         let users: Vec<String> = users.iter().filter_map(Value::as_str).map(clean).collect();
         table.row(&[
@@ -63,24 +54,18 @@ fn installed(session: &Session) -> Outcome {
             if users.is_empty() { "-".into() } else { users.join(", ") },
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "no skill is installed; 'svc skills search' lists what there is")
 }
 
 fn search(session: &Session, words: &str) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get(&format!("/api/skills?search={}", encode(words)))?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let list = answer["skills"].as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&list.iter().map(|skill| clean(text(skill, "id"))).collect::<Vec<_>>());
-    }
+    let Some(list) = out.rows(&answer, &answer["skills"], "id")? else { return Ok(()) };
     if let Some(why) = answer["why"].as_str() {
         out.note(&format!("the built-in skills: {}", clean(why)));
     }
     let mut table = Table::new(&["ID", "RATING", "INSTALLS", "HERE", "DESCRIPTION"]).numeric(&[1, 2]);
-    for skill in &list {
+    for skill in list {
         let here = match (skill["installed"] == true, skill["updateAvailable"] == true) {
             (true, true) => "update",
             (true, false) => "yes",
@@ -101,10 +86,7 @@ fn search(session: &Session, words: &str) -> Outcome {
 fn show(session: &Session, id: &str) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get(&format!("/api/skills/{}/content", encode(id)))?;
-    if out.json {
-        return out.document(&answer);
-    }
-    out.line(clean(text(&answer, "content")).trim_end())
+    out.said(&answer, clean(text(&answer, "content")).trim_end())
 }
 
 /// One call for each id; the first that fails ends the command. As JSON: the answer to one id, or a list.
@@ -165,8 +147,7 @@ fn rate(session: &Session, id: &str, stars: &str) -> Outcome {
         .map_err(|_| Failure::usage(format!("STARS is a whole number from 1 to 5, not '{stars}'")))?;
     let path = format!("/api/skills/{}/rate", encode(id));
     let answer = session.client()?.post(&path, &json!({"rating": rating}))?;
-    if session.out.json {
-        return session.out.document(&answer);
-    }
-    session.out.line(&format!("{id} has {} stars from {} people", answer["rating"], answer["rating_count"]))
+    session
+        .out
+        .said(&answer, &format!("{id} has {} stars from {} people", answer["rating"], answer["rating_count"]))
 }

@@ -76,19 +76,13 @@ fn snapshots(session: &Session) -> Outcome {
     let client = session.client()?;
     let agent = find(&client, &args.words[0])?;
     let answer = client.get(&path(&agent, "/snapshots"))?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let turns = answer["turns"].as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&turns.iter().map(|turn| turn["turn"].to_string()).collect::<Vec<_>>());
-    }
+    let Some(turns) = out.rows(&answer, &answer["turns"], "turn")? else { return Ok(()) };
     if turns.is_empty() {
         let why = if answer["enabled"] == true { "" } else { "; snapshots.enabled is false" };
         return out.line(&format!("no turn of {} was kept{why}", clean(text(&answer, "agentName"))));
     }
     let mut table = Table::new(&["TURN", "AGE", "FILES", "LEFT OUT", "STATE"]).numeric(&[0, 2, 3]);
-    for turn in &turns {
+    for turn in turns {
         let state = match turn["missed"].as_str() {
             Some(why) => format!("no snapshot: {}", one_line(why)),
             None if turn["undone"] == true => "undone".to_owned(),
@@ -147,13 +141,7 @@ fn restore(session: &Session, verb: &str, body: &Value) -> Outcome {
     let client = session.client()?;
     let agent = find(&client, &args.words[0])?;
     let answer = client.post(&path(&agent, &format!("/{verb}")), body)?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let files = answer["files"].as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&files.iter().map(|file| clean(text(file, "path"))).collect::<Vec<_>>());
-    }
+    let Some(files) = out.rows(&answer, &answer["files"], "path")? else { return Ok(()) };
     let name = clean(text(&answer, "agentName"));
     let turns = match (answer["turn"].as_u64(), answer["to"].as_u64()) {
         (Some(from), Some(to)) if to > from => format!("turns {from} to {to}"),

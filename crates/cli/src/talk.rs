@@ -24,21 +24,11 @@ pub fn instruct(session: &Session) -> Outcome {
     let agent = find(&client, &args.words[0])?;
     let body = json!({"message": message, "deliver": deliver});
     let answer = client.post(&path(&agent, "/instruct"), &body)?;
-    if out.json {
-        return out.document(&answer);
-    }
     let name = text(&agent, "name");
     let resumed = &answer["agent"];
     if resumed.is_object() {
         let id = text(resumed, "id");
-        return out.line(&if out.quiet {
-            id.into()
-        } else {
-            format!("resumed {name} ({id}) with the message")
-        });
-    }
-    if out.quiet {
-        return out.line(text(&agent, "id"));
+        return out.told(&answer, id, &format!("resumed {name} ({id}) with the message"));
     }
     let when = match text(&answer, "deliverOn") {
         "now" => "now",
@@ -46,7 +36,8 @@ pub fn instruct(session: &Session) -> Outcome {
         _ => "with its next rotation or when its turn ends ('svc rotate' brings it now)",
     };
     let queued = answer["queued"].as_u64().filter(|n| *n > 1).map(|n| format!("; {n} are queued"));
-    out.line(&format!("{name} gets the message {when}{}", queued.unwrap_or_default()))
+    let words = format!("{name} gets the message {when}{}", queued.unwrap_or_default());
+    out.told(&answer, text(&agent, "id"), &words)
 }
 
 /// `svc query TARGET QUESTION..`.
@@ -56,7 +47,7 @@ pub fn query(session: &Session) -> Outcome {
     let client = session.client_doing("asking")?;
     let agent = find(&client, &args.words[0])?;
     let answer = client.post(&path(&agent, "/query"), &json!({"question": question}))?;
-    if out.json { out.document(&answer) } else { out.line(clean(text(&answer, "answer")).trim_end()) }
+    out.said(&answer, clean(text(&answer, "answer")).trim_end())
 }
 
 fn said(session: &Session, what: &str) -> Result<String, Failure> {
@@ -76,15 +67,8 @@ pub fn rotate(session: &Session) -> Outcome {
         return super::memory::dry_run(session, &agent);
     }
     let answer = client.post(&path(&agent, "/rotate"), &json!({}))?;
-    if out.json {
-        return out.document(&answer);
-    }
     let (old, new) = (text(&answer, "old"), text(&answer, "new"));
-    out.line(&if out.quiet {
-        new.into()
-    } else {
-        format!("rotated {}: {old} is now {new}", text(&agent, "name"))
-    })
+    out.told(&answer, new, &format!("rotated {}: {old} is now {new}", text(&agent, "name")))
 }
 
 /// `svc move TARGET RUNNER|here [MESSAGE..]`.
@@ -99,21 +83,16 @@ pub fn moves(session: &Session) -> Outcome {
         body["message"] = json!(message);
     }
     let answer = client.post(&path(&agent, "/move"), &body)?;
-    if out.json {
-        return out.document(&answer);
-    }
     let name = clean(text(&agent, "name"));
     let place = if runner == "here" { "here".to_owned() } else { format!("on {}", clean(runner)) };
-    if out.quiet {
-        return out.line(text(&answer["agent"], "id"));
-    }
-    if answer["waits"] == true {
-        return out
-            .line(&format!("{name} goes on {place} when its turn has ended; --now does not wait for that"));
-    }
-    let state = clean(text(&answer["agent"], "statusReason"));
-    out.line(&format!("moved {name}: {place} now ({state})"))?;
-    if let Some(why) = answer["why"].as_str() {
+    let waits = answer["waits"] == true;
+    let words = if waits {
+        format!("{name} goes on {place} when its turn has ended; --now does not wait for that")
+    } else {
+        format!("moved {name}: {place} now ({})", clean(text(&answer["agent"], "statusReason")))
+    };
+    out.told(&answer, text(&answer["agent"], "id"), &words)?;
+    if let Some(why) = answer["why"].as_str().filter(|_| !waits && !out.json) {
         out.note(&format!("it begins a new session there, with a brief: {}", clean(why)));
     }
     Ok(())
@@ -130,15 +109,8 @@ pub fn resume(session: &Session) -> Outcome {
         body["runner"] = json!(runner);
     }
     let answer = client.post(&path(&agent, "/resume"), &body)?;
-    if out.json {
-        return out.document(&answer);
-    }
     // The record, or a record inside of an answer, as instruct gives it.
     let record: &Value = if answer["agent"].is_object() { &answer["agent"] } else { &answer };
     let (id, name) = (text(record, "id"), text(&agent, "name"));
-    out.line(&if out.quiet {
-        id.into()
-    } else {
-        format!("resumed {name} ({id}); follow it with 'svc logs -f {name}'")
-    })
+    out.told(&answer, id, &format!("resumed {name} ({id}); follow it with 'svc logs -f {name}'"))
 }

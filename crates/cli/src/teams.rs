@@ -138,15 +138,9 @@ pub fn team(session: &Session) -> Outcome {
 fn list(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/teams")?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let teams = answer["teams"].as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&teams.iter().map(|team| text(team, "id").to_owned()).collect::<Vec<_>>());
-    }
+    let Some(teams) = out.rows(&answer, &answer["teams"], "id")? else { return Ok(()) };
     let mut table = Table::new(&["NAME", "ID", "SAVED", "ALIVE", "AGE", "DEFAULT"]).numeric(&[2, 3, 4]);
-    for team in &teams {
+    for team in teams {
         let size = |member: &str| team[member].as_array().map_or(0, Vec::len).to_string();
         table.row(&[
             one_line(text(team, "name")),
@@ -166,11 +160,8 @@ fn show(session: &Session, team: &str) -> Outcome {
     if out.json {
         return out.document(&team);
     }
-    let agents = team["agents"].as_array().cloned().unwrap_or_default();
-    if agents.is_empty() {
-        return out.line("nothing is saved in this team; 'svc team save' does that");
-    }
-    out.lines(&configurations(&agents).lines(out.width, out.colour))
+    let agents = team["agents"].as_array().map(Vec::as_slice).unwrap_or_default();
+    out.table(&configurations(agents), "nothing is saved in this team; 'svc team save' does that")
 }
 
 /// Saved or recommended agents.
@@ -199,16 +190,6 @@ fn path(team: &str, rest: &str) -> String {
     format!("/api/teams/{}{rest}", encode(team))
 }
 
-/// Prints the answer as it is, or its id, or a line.
-pub fn told(session: &Session, answer: &Value, id: &str, line: &str) -> Outcome {
-    let out = &session.out;
-    match (out.json, out.quiet) {
-        (true, _) => out.document(answer),
-        (_, true) => out.line(id),
-        _ => out.line(line),
-    }
-}
-
 fn save(session: &Session, name: &str, agents: &[&str]) -> Outcome {
     let mut body = json!({"name": name});
     if !agents.is_empty() {
@@ -224,7 +205,7 @@ fn save(session: &Session, name: &str, agents: &[&str]) -> Outcome {
     let saved = team["agents"].as_array().map_or(0, Vec::len);
     let (name, s) = (text(&team, "name"), if saved == 1 { "" } else { "s" });
     let line = format!("saved {name} with {saved} agent{s}; 'svc team load {name}' starts what is not alive");
-    told(session, &team, text(&team, "id"), &line)
+    session.out.told(&team, text(&team, "id"), &line)
 }
 
 fn load(session: &Session, team: &str) -> Outcome {
@@ -258,13 +239,12 @@ fn started(session: &Session, answer: &Value, nothing: &str) -> Outcome {
 
 fn rename(session: &Session, team: &str, name: &str) -> Outcome {
     let answer = session.client()?.call("PATCH", &path(team, ""), Some(&json!({"name": name})))?;
-    told(session, &answer, text(&answer, "id"), &format!("renamed {team} to {}", text(&answer, "name")))
+    session.out.told(&answer, text(&answer, "id"), &format!("renamed {team} to {}", text(&answer, "name")))
 }
 
 fn delete(session: &Session, team: &str) -> Outcome {
     let answer = session.client()?.call("DELETE", &path(team, ""), None)?;
-    told(
-        session,
+    session.out.told(
         &answer,
         text(&answer, "id"),
         &format!("deleted {team}; its agents are in the default team"),

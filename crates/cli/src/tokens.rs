@@ -277,20 +277,11 @@ fn reserve(reserve: &Value) -> Option<String> {
 fn rotations(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/rotation")?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let history = answer["history"].as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&history.iter().map(|entry| text(entry, "new").to_owned()).collect::<Vec<_>>());
-    }
-    if history.is_empty() {
-        return out.line("no agent was rotated yet");
-    }
+    let Some(history) = out.rows(&answer, &answer["history"], "new")? else { return Ok(()) };
     let header = &["AGE", "AGENT", "REASON", "OLD", "NEW", "LEFT", "BEFORE", "AFTER"];
     let mut table = Table::new(header).numeric(&[5, 6, 7]);
     let known = |value: &Value| value.as_u64().map_or_else(|| "-".into(), count);
-    for entry in &history {
+    for entry in history {
         table.row(&[
             age_of(text(entry, "timestamp"), now()),
             clean(text(entry, "agentName")),
@@ -302,5 +293,5 @@ fn rotations(session: &Session) -> Outcome {
             known(&entry["postRotationVelocity"]),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "no agent was rotated yet")
 }

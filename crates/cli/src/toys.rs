@@ -4,9 +4,9 @@ use super::client::encode;
 use super::render::{Table, one_line};
 use super::session::{Failure, Outcome, Session};
 use super::target::text;
-use super::teams::told;
 use super::trust::read_key;
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 
 /// `svc toys`.
 pub fn toys(session: &Session) -> Outcome {
@@ -23,15 +23,9 @@ fn list(session: &Session) -> Outcome {
     let out = &session.out;
     let query = session.args.value("category").map(|word| format!("?category={}", encode(word)));
     let answer = session.client()?.get(&format!("/api/toys{}", query.unwrap_or_default()))?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let toys = answer.as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&toys.iter().map(|toy| text(toy, "id").to_owned()).collect::<Vec<_>>());
-    }
+    let Some(toys) = out.rows(&answer, &answer, "id")? else { return Ok(()) };
     let mut table = Table::new(&["ID", "CATEGORY", "KEY", "DIFFICULTY", "WHAT IT GIVES"]);
-    for toy in &toys {
+    for toy in toys {
         let key = if text(toy, "auth") == "none" { "free" } else { "needs one" };
         table.row(&[
             text(toy, "id").into(),
@@ -47,18 +41,12 @@ fn list(session: &Session) -> Outcome {
 fn show(session: &Session, id: &str) -> Outcome {
     let out = &session.out;
     let toy = session.client()?.get(&format!("/api/toys/{}", encode(id)))?;
-    if out.json {
-        return out.document(&toy);
+    let [name, what, docs] = ["name", "description", "docsUrl"].map(|member| text(&toy, member));
+    let mut words = format!("{name}: {what}\n{docs}");
+    for starter in toy["starters"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let _ = write!(words, "\n- {starter}");
     }
-    out.line(&format!("{}: {}\n{}", text(&toy, "name"), text(&toy, "description"), text(&toy, "docsUrl")))?;
-    let starters: Vec<String> = toy["starters"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(|starter| format!("- {starter}"))
-        .collect();
-    out.lines(&starters)
+    out.said(&toy, &words)
 }
 
 fn launch(session: &Session, id: &str) -> Outcome {
@@ -82,5 +70,5 @@ fn launch(session: &Session, id: &str) -> Outcome {
     let line = format!(
         "made the team {team} and started {agent}; follow it with 'svc logs -f {agent}', then 'svc team launch'"
     );
-    told(session, &answer, text(&answer["agent"], "id"), &line)
+    session.out.told(&answer, text(&answer["agent"], "id"), &line)
 }

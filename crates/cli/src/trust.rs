@@ -24,9 +24,6 @@ pub fn locks(session: &Session) -> Outcome {
     if out.quiet {
         return out.lines(&holders.keys().cloned().collect::<Vec<_>>());
     }
-    if holders.is_empty() {
-        return out.line("nobody holds a resource");
-    }
     let mut table = Table::new(&["AGENT", "OPERATION", "LEFT", "RESOURCES"]).numeric(&[2]);
     for (id, record) in &holders {
         let several = record["all"].as_array().cloned().unwrap_or_else(|| vec![record.clone()]);
@@ -42,7 +39,7 @@ pub fn locks(session: &Session) -> Outcome {
             ]);
         }
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "nobody holds a resource")
 }
 
 /// `svc credentials list | set PROVIDER | remove PROVIDER`.
@@ -61,18 +58,9 @@ pub fn credentials(session: &Session) -> Outcome {
 fn list_credentials(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/credentials")?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let list = answer.as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&list.iter().map(|one| text(one, "provider").to_owned()).collect::<Vec<_>>());
-    }
-    if list.is_empty() {
-        return out.line("no key is stored; store one with 'svc credentials set PROVIDER'");
-    }
+    let Some(list) = out.rows(&answer, &answer, "provider")? else { return Ok(()) };
     let mut table = Table::new(&["PROVIDER", "KEY", "AGE", "TROUBLE"]).numeric(&[2]);
-    for one in &list {
+    for one in list {
         table.row(&[
             text(one, "provider").into(),
             text(one, "masked").into(),
@@ -80,7 +68,7 @@ fn list_credentials(session: &Session) -> Outcome {
             text(one, "error").into(),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "no key is stored; store one with 'svc credentials set PROVIDER'")
 }
 
 fn set_credential(session: &Session, provider: &str) -> Outcome {
@@ -88,23 +76,14 @@ fn set_credential(session: &Session, provider: &str) -> Outcome {
     let client = session.client()?;
     let key = read_key(provider)?;
     let answer = client.post("/api/credentials", &json!({"provider": provider, "key": key}))?;
-    if out.json {
-        return out.document(&answer);
-    }
-    if out.quiet {
-        return Ok(());
-    }
-    out.line(&format!("stored the key of {provider}: {}", text(&answer, "masked")))
+    out.told(&answer, "", &format!("stored the key of {provider}: {}", text(&answer, "masked")))
 }
 
 fn remove_credential(session: &Session, provider: &str) -> Outcome {
     let out = &session.out;
     let path = format!("/api/credentials/{}", encode(provider));
     let answer = session.client()?.call("DELETE", &path, None)?;
-    if out.json {
-        return out.document(&answer);
-    }
-    if out.quiet { Ok(()) } else { out.line(&format!("forgot the key of {provider}")) }
+    out.told(&answer, "", &format!("forgot the key of {provider}"))
 }
 
 /// The key, asked for without an echo on a terminal, else the whole of standard input.
@@ -138,12 +117,8 @@ pub fn audit(session: &Session) -> Outcome {
     if out.json {
         return out.document(&answer);
     }
-    let entries = answer["entries"].as_array().cloned().unwrap_or_default();
-    if entries.is_empty() {
-        return out.line("no entry fits");
-    }
     let mut table = Table::new(&["TIME", "ACTOR", "EVENT", "DETAILS"]);
-    for entry in &entries {
+    for entry in answer["entries"].as_array().into_iter().flatten() {
         table.row(&[
             text(entry, "ts").into(),
             one_line(text(entry, "actor")),
@@ -151,7 +126,7 @@ pub fn audit(session: &Session) -> Outcome {
             details(entry.as_object()),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "no entry fits")
 }
 
 /// The members that have no column of their own.

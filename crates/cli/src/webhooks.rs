@@ -5,7 +5,6 @@ use super::commands::{Command, Group, Words, switch, value};
 use super::render::{Table, age_of, clean, one_line};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
-use super::teams::told;
 use super::trust::read_key;
 use serde_json::{Map, Value, json};
 
@@ -55,8 +54,7 @@ fn webhook(session: &Session) -> Outcome {
         ["test", id] => {
             let answer = session.client()?.post(&path(id, "/test"), &json!({}))?;
             let message = text(&answer, "message");
-            told(
-                session,
+            session.out.told(
                 &answer,
                 message,
                 &format!("{message} is sent; 'svc webhook show {id}' tells what came of it"),
@@ -71,7 +69,7 @@ fn webhook(session: &Session) -> Outcome {
         }
         ["remove", id] => {
             let answer = session.client()?.call("DELETE", &path(id, ""), None)?;
-            told(session, &answer, text(&answer, "id"), &format!("removed {id}"))
+            session.out.told(&answer, text(&answer, "id"), &format!("removed {id}"))
         }
         _ => Err(Failure::usage("see 'svc help webhook'")),
     }
@@ -122,7 +120,7 @@ fn add(session: &Session, url: &str) -> Outcome {
 pub(super) fn with_secret(session: &Session, answer: &Value, what: &str) -> Outcome {
     let secret = text(answer, "secret");
     let line = format!("{} ({}) {what}\n{secret}", clean(text(answer, "name")), text(answer, "id"));
-    told(session, answer, secret, &line)
+    session.out.told(answer, secret, &line)
 }
 
 fn set(session: &Session, id: &str) -> Outcome {
@@ -134,7 +132,7 @@ fn set(session: &Session, id: &str) -> Outcome {
         ));
     }
     let answer = session.client()?.call("PATCH", &path(id, ""), Some(&Value::Object(body)))?;
-    told(session, &answer, text(&answer, "id"), &format!("changed {}", clean(text(&answer, "name"))))
+    session.out.told(&answer, text(&answer, "id"), &format!("changed {}", clean(text(&answer, "name"))))
 }
 
 fn resend(session: &Session, id: &str, body: &Value) -> Outcome {
@@ -144,7 +142,7 @@ fn resend(session: &Session, id: &str, body: &Value) -> Outcome {
     let line = format!("{count} sent again, {rest} left");
     let line =
         if answer["enabled"] == false { line + "; it is disabled: 'svc webhook set --enable'" } else { line };
-    told(session, &answer, &count.to_string(), &line)
+    session.out.told(&answer, &count.to_string(), &line)
 }
 
 fn events(session: &Session) -> Outcome {
@@ -159,19 +157,10 @@ fn events(session: &Session) -> Outcome {
 fn list(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/webhooks")?;
-    if out.json {
-        return out.document(&answer);
-    }
-    let list = answer["webhooks"].as_array().cloned().unwrap_or_default();
-    if out.quiet {
-        return out.lines(&list.iter().map(|one| text(one, "id").to_owned()).collect::<Vec<_>>());
-    }
-    if list.is_empty() {
-        return out.line("no webhooks; 'svc webhook add URL --events agent:exit' makes one");
-    }
+    let Some(list) = out.rows(&answer, &answer["webhooks"], "id")? else { return Ok(()) };
     let mut table = Table::new(&["ID", "NAME", "EVENTS", "TAKEN", "WAIT", "DEAD", "LAST", "TROUBLE"])
         .numeric(&[3, 4, 5, 6]);
-    for one in &list {
+    for one in list {
         let names: Vec<&str> =
             one["events"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let last = text(one, "lastTaken");
@@ -187,7 +176,7 @@ fn list(session: &Session) -> Outcome {
             one_line(trouble),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "no webhooks; 'svc webhook add URL --events agent:exit' makes one")
 }
 
 fn show(session: &Session, id: &str) -> Outcome {
