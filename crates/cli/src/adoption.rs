@@ -81,12 +81,7 @@ fn sessions(session: &Session) -> Outcome {
 fn adopt(session: &Session) -> Outcome {
     let (out, args) = (&session.out, &session.args);
     let client = session.client()?;
-    let mut body = json!({});
-    for name in ["name", "role", "permission"] {
-        if let Some(text) = args.value(name) {
-            body[name] = json!(text);
-        }
-    }
+    let mut body = Value::Object(args.given(&["name", "role", "permission"]));
     let scope = args.values("scope");
     if !scope.is_empty() {
         body["scope"] = json!(scope);

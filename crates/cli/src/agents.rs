@@ -74,12 +74,7 @@ pub fn spawn(session: &Session) -> Outcome {
     let (out, args) = (&session.out, &session.args);
     let prompt = words_or_stdin(session, 1)?;
     let client = session.client()?;
-    let mut body = Map::new();
-    body.insert("role".into(), json!(args.words[0]));
-    if !prompt.is_empty() {
-        body.insert("prompt".into(), json!(prompt));
-    }
-    for option in [
+    let mut body = args.given(&[
         "provider",
         "model",
         "name",
@@ -90,13 +85,11 @@ pub fn spawn(session: &Session) -> Outcome {
         "account",
         "runner",
         "schedule",
-    ] {
-        if let Some(value) = args.value(option) {
-            body.insert(option.into(), json!(value));
-        }
-    }
-    if let Some(word) = args.value("on-limit") {
-        body.insert("onLimit".into(), json!(word));
+        "on-limit",
+    ]);
+    body.insert("role".into(), json!(args.words[0]));
+    if !prompt.is_empty() {
+        body.insert("prompt".into(), json!(prompt));
     }
     if args.value("schedule").is_some() {
         body.insert("timezone".into(), json!(super::schedules::timezone(None)));

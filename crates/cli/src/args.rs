@@ -1,8 +1,10 @@
 //! The command line of one call, read by the table of commands.
 
+use super::client::encode;
 use super::commands::{Command, GLOBAL_OPTIONS, Opt, all, find};
 use super::session::Failure;
 use lexopt::Arg;
+use serde_json::{Map, Value};
 use std::ffi::OsString;
 use svc_base::nearest::nearest;
 
@@ -30,10 +32,27 @@ impl Args {
         self.options.iter().filter(|(name, _)| *name == long).map(|(_, value)| value.as_str()).collect()
     }
 
+    /// Those of these options that were given, as members of a call's body: `--on-limit` is `onLimit` there.
+    pub fn given(&self, longs: &[&str]) -> Map<String, Value> {
+        let given = |long: &&str| Some((camel(long), Value::from(self.value(long)?)));
+        longs.iter().filter_map(given).collect()
+    }
+
+    /// Those of these options that were given, as parameters of a call's address: `&role=api&limit=5`.
+    pub fn query(&self, longs: &[&str]) -> String {
+        longs.iter().filter_map(|long| Some(format!("&{long}={}", encode(self.value(long)?)))).collect()
+    }
+
     /// The words from number `from` (counted from 0), joined by blanks.
     pub fn text_from(&self, from: usize) -> String {
         self.words.get(from..).unwrap_or_default().join(" ")
     }
+}
+
+fn camel(long: &str) -> String {
+    let mut words = long.split('-');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |name, word| name + &word[..1].to_uppercase() + &word[1..])
 }
 
 /// Reads a command line. The command is `None` when none is named, for example `svc --version`.
@@ -180,6 +199,15 @@ mod tests {
         assert_eq!(args.text_from(1), "do it -x");
         assert_eq!(args.values("scope"), ["a/**", "b"]);
         assert!(args.flag("json") && args.flag("quiet") && !args.flag("wait"));
+    }
+
+    #[test]
+    fn options_that_were_given_go_into_a_call() {
+        let (_, args) = read(&["spawn", "x", "--on-limit", "wait", "--name", "a&b"]).unwrap();
+        let body = serde_json::json!({"name": "a&b", "onLimit": "wait"});
+        assert_eq!(Value::Object(args.given(&["name", "on-limit", "model"])), body);
+        assert_eq!(args.query(&["model", "name"]), "&name=a%26b");
+        assert_eq!(args.query(&["model"]), "");
     }
 
     #[test]

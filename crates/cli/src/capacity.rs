@@ -1,6 +1,5 @@
 //! `svc capacity`.
 
-use super::client::encode;
 use super::commands::{Command, Group, value};
 use super::render::{Table, age_of, clean};
 use super::session::{Outcome, Session, now};
@@ -29,10 +28,9 @@ fn number(value: &Value) -> u64 {
 }
 
 fn capacity(session: &Session) -> Outcome {
-    let (out, args) = (&session.out, &session.args);
-    let field = |name| args.value(name).map(|value| format!("{name}={}", encode(value)));
-    let fields: Vec<String> = ["provider", "role"].into_iter().filter_map(field).collect();
-    let answer = session.client()?.get(&format!("/api/capacity?{}", fields.join("&")))?;
+    let out = &session.out;
+    let options = session.args.query(&["provider", "role"]);
+    let answer = session.client()?.get(&format!("/api/capacity?{}", options.trim_start_matches('&')))?;
     if out.json {
         return out.document(&answer);
     }

@@ -5,7 +5,7 @@ use super::render::{Table, age_of, clean, one_line};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
 use super::webhooks::{own_secret, with_secret};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// `svc webhook in WORDS`.
 pub(super) fn inlets(session: &Session, words: &[&str]) -> Outcome {
@@ -42,14 +42,8 @@ fn add(session: &Session, name: &str) -> Outcome {
         body.insert("words".into(), json!(words));
     }
     match (args.value("role"), args.value("to")) {
-        (Some(role), None) => {
-            let mut agent = Map::new();
-            agent.insert("role".into(), json!(role));
-            for option in ["provider", "model", "permission"] {
-                if let Some(value) = args.value(option) {
-                    agent.insert(option.into(), json!(value));
-                }
-            }
+        (Some(_), None) => {
+            let mut agent = args.given(&["role", "provider", "model", "permission"]);
             if !args.values("scope").is_empty() {
                 agent.insert("scope".into(), json!(args.values("scope")));
             }

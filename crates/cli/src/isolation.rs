@@ -70,10 +70,7 @@ fn diff(session: &Session) -> Outcome {
     let client = session.client()?;
     let agent = find(&client, &args.words[0])?;
     let mut query = args.words.get(1).map(|file| format!("path={}", encode(file))).unwrap_or_default();
-    if let Some(turn) = args.value("turn") {
-        query.push_str("&turn=");
-        query.push_str(&encode(turn));
-    }
+    query += &args.query(&["turn"]);
     if args.flag("whole") {
         query += "&whole=true";
     }

@@ -4,7 +4,6 @@ use super::client::encode;
 use super::commands::{ANY, Command, Group, value};
 use super::session::{Failure, Outcome, Session};
 use super::target::text;
-use std::fmt::Write as _;
 
 /// The command of this file.
 pub static COMMANDS: &[Command] = &[Command {
@@ -27,10 +26,7 @@ fn map(session: &Session) -> Outcome {
     if task.trim().is_empty() {
         return Err(Failure::usage("say what is to be done, for example: svc map fix the login timeout"));
     }
-    let mut path = format!("/api/map?task={}", encode(&task));
-    if let Some(chars) = args.value("chars") {
-        let _ = write!(path, "&chars={}", encode(chars));
-    }
+    let path = format!("/api/map?task={}{}", encode(&task), args.query(&["chars"]));
     let answer = session.client()?.get(&path)?;
     if out.json {
         return out.document(&answer);

@@ -134,12 +134,9 @@ fn lift(session: &Session, hash: &str) -> Outcome {
 
 fn found(session: &Session) -> Outcome {
     let out = &session.out;
-    let mut path =
-        format!("/api/memory/discoveries?limit={}", encode(session.args.value("limit").unwrap_or("100")));
-    if let Some(role) = session.args.value("role") {
-        let _ = write!(path, "&role={}", encode(role));
-    }
-    let answer = session.client()?.get(&path)?;
+    let limit = encode(session.args.value("limit").unwrap_or("100"));
+    let role = session.args.query(&["role"]);
+    let answer = session.client()?.get(&format!("/api/memory/discoveries?limit={limit}{role}"))?;
     if out.json {
         return out.document(&answer);
     }
@@ -282,12 +279,9 @@ fn review(session: &Session) -> Outcome {
         ));
     };
     let agent = find(&client, target)?;
-    let mut body = json!({"agentId": text(&agent, "id"), "description": args.text_from(1)});
-    for name in ["file", "action"] {
-        if let Some(given) = args.value(name) {
-            body[name] = json!(given);
-        }
-    }
+    let mut body = Value::Object(args.given(&["file", "action"]));
+    body["agentId"] = json!(text(&agent, "id"));
+    body["description"] = json!(args.text_from(1));
     let answer = client.post("/api/pm/review", &body)?;
     let approved = answer["approved"] == true;
     if out.json {

@@ -6,7 +6,7 @@ use super::render::{Table, age_of, clean, one_line};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
 use qrcodegen::{QrCode, QrCodeEcc};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// The commands of this file.
 pub(super) static COMMANDS: &[Command] = &[
@@ -49,12 +49,7 @@ pub(super) static COMMANDS: &[Command] = &[
 
 fn pair(session: &Session) -> Outcome {
     let args = &session.args;
-    let mut body = Map::new();
-    for option in ["address", "name"] {
-        if let Some(value) = args.value(option) {
-            body.insert(option.into(), json!(value));
-        }
-    }
+    let mut body = args.given(&["address", "name"]);
     if let Some(rights) = args.value("may") {
         let rights: Vec<&str> = rights.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
         body.insert("rights".into(), json!(rights));

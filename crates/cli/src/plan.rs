@@ -7,7 +7,7 @@ use super::render::one_line;
 use super::session::{Failure, Outcome, Session};
 use super::target::{find, state, text};
 use super::teams::{configurations, launch_recommended};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -22,15 +22,11 @@ pub fn plan(session: &Session) -> Outcome {
         return Err(Failure::usage("the task is empty"));
     }
     let client = session.client()?;
-    let mut body = Map::new();
+    let mut body = args.given(&["provider", "model", "permission"]);
     body.insert("role".into(), json!("planner"));
     body.insert("prompt".into(), json!(task));
-    for (option, field) in
-        [("provider", "provider"), ("model", "model"), ("permission", "permission"), ("team", "teamId")]
-    {
-        if let Some(value) = args.value(option) {
-            body.insert(field.into(), json!(value));
-        }
+    if let Some(team) = args.value("team") {
+        body.insert("teamId".into(), json!(team));
     }
     let planner = client.post("/api/agents", &Value::Object(body))?;
     out.note(&format!("started {} ({})", text(&planner, "name"), text(&planner, "id")));

@@ -59,12 +59,7 @@ fn recall(session: &Session) -> Outcome {
     if words.trim().is_empty() {
         return Err(Failure::usage("give the words to look for, for example: svc recall why no redis"));
     }
-    let mut path = format!("/api/recall?q={}", encode(&words));
-    for name in ["agent", "limit"] {
-        if let Some(value) = args.value(name) {
-            let _ = write!(path, "&{name}={}", encode(value));
-        }
-    }
+    let path = format!("/api/recall?q={}{}", encode(&words), args.query(&["agent", "limit"]));
     let answer = session.client()?.get(&path)?;
     if out.json {
         return out.document(&answer);
@@ -98,12 +93,8 @@ fn search(session: &Session) -> Outcome {
         return Err(Failure::usage("--provider goes with --outside; --agent chooses among agents"));
     }
     let route = if is_outside { "/api/sessions/search" } else { "/api/search" };
-    let mut path = format!("{route}?q={}", encode(&typed(&args.words)));
-    for name in ["agent", "provider", "in", "limit"] {
-        if let Some(value) = args.value(name) {
-            let _ = write!(path, "&{name}={}", encode(value));
-        }
-    }
+    let options = args.query(&["agent", "provider", "in", "limit"]);
+    let mut path = format!("{route}?q={}{options}", encode(&typed(&args.words)));
     if let Some(since) = args.value("since") {
         let _ = write!(path, "&since={}", encode(&moment(since, now())?));
     }

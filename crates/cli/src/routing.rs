@@ -6,7 +6,6 @@ use super::render::{Table, clean};
 use super::session::{Outcome, Session};
 use super::target::text;
 use serde_json::Value;
-use std::fmt::Write as _;
 
 /// The command of this file.
 pub(super) static COMMANDS: &[Command] = &[Command {
@@ -58,12 +57,8 @@ fn all(session: &Session) -> Outcome {
 
 /// What a task would get.
 fn one(session: &Session, task: &str) -> Outcome {
-    let mut path = format!("/api/routing/suggestion?task={}", encode(task));
-    for name in ["provider", "role", "files"] {
-        if let Some(value) = session.args.value(name) {
-            let _ = write!(path, "&{name}={}", encode(value));
-        }
-    }
+    let options = session.args.query(&["provider", "role", "files"]);
+    let path = format!("/api/routing/suggestion?task={}{options}", encode(task));
     let answer = session.client()?.get(&path)?;
     let out = &session.out;
     if out.json {

@@ -6,7 +6,7 @@ use super::commands::{Command, Group, Words, choice, short, switch, value};
 use super::render::{Table, one_line};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::fmt::Write as _;
 use svc_base::time::Time;
 use svc_base::untrusted::untrusted_line;
@@ -94,7 +94,7 @@ fn ends(rule: &Value) -> String {
 
 fn add(session: &Session, client: &Client, say: &str, approval: Option<&str>) -> Outcome {
     let (out, args) = (&session.out, &session.args);
-    let mut body = Map::new();
+    let mut body = args.given(&["for", "agent", "role", "file", "note"]);
     body.insert("say".into(), say.into());
     if let Some(approval) = approval {
         body.insert("approval".into(), whole_id(client, approval)?.into());
@@ -102,20 +102,8 @@ fn add(session: &Session, client: &Client, say: &str, approval: Option<&str>) ->
     if args.flag("command") {
         body.insert("match".into(), "command".into());
     }
-    let named = [
-        ("for", "for"),
-        ("agent", "agent"),
-        ("role", "role"),
-        ("file", "file"),
-        ("run", "command"),
-        ("note", "note"),
-    ];
-    for (option, field) in named {
-        if let Some(value) = args.value(option) {
-            body.insert(field.into(), value.into());
-        }
-    }
-    if args.value("run").is_some() {
+    if let Some(command) = args.value("run") {
+        body.insert("command".into(), command.into());
         body.insert("tool".into(), args.value("tool").unwrap_or("Bash").into());
         body.insert("folder".into(), args.value("in").unwrap_or_default().into());
     }

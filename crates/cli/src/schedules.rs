@@ -5,7 +5,7 @@ use super::client::encode;
 use super::render::{Table, one_line};
 use super::session::{Failure, Outcome, Session};
 use super::target::text;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// `svc schedule`.
 pub fn schedule(session: &Session) -> Outcome {
@@ -92,29 +92,18 @@ fn show(session: &Session, target: &str) -> Outcome {
 fn add(session: &Session, cron: &str, role: &str) -> Outcome {
     let args = &session.args;
     let prompt = words_or_stdin(session, 3)?;
-    let mut agent = Map::new();
+    let mut agent = args.given(&["provider", "model", "permission", "runner"]);
     agent.insert("role".into(), json!(role));
     agent.insert("prompt".into(), json!(prompt));
-    for (option, field) in [
-        ("provider", "provider"),
-        ("model", "model"),
-        ("permission", "permission"),
-        ("team", "teamId"),
-        ("runner", "runner"),
-    ] {
-        if let Some(value) = args.value(option) {
-            agent.insert(field.into(), json!(value));
-        }
+    if let Some(team) = args.value("team") {
+        agent.insert("teamId".into(), json!(team));
     }
     if !args.values("scope").is_empty() {
         agent.insert("scope".into(), json!(args.values("scope")));
     }
     let mut body = json!({"cron": cron, "agent": agent, "timezone": timezone(args.value("timezone"))});
-    if let Some(name) = args.value("name") {
-        body["name"] = json!(name);
-    }
-    if let Some(word) = args.value("catch-up") {
-        body["catchUp"] = json!(word);
+    for (field, value) in args.given(&["name", "catch-up"]) {
+        body[field] = value;
     }
     if let Some(number) = args.value("max-concurrent") {
         let wrong = || Failure::usage(format!("--max-concurrent is a number, not '{number}'"));

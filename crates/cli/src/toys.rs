@@ -51,15 +51,10 @@ fn show(session: &Session, id: &str) -> Outcome {
 
 fn launch(session: &Session, id: &str) -> Outcome {
     let args = &session.args;
-    let mut body = json!({});
+    let mut body = Value::Object(args.given(&["provider", "model"]));
     let idea = args.text_from(2);
     if !idea.is_empty() {
         body["starterPrompt"] = json!(idea);
-    }
-    for option in ["provider", "model"] {
-        if let Some(value) = args.value(option) {
-            body[option] = json!(value);
-        }
     }
     let client = session.client()?;
     if args.flag("key") {

@@ -5,7 +5,6 @@ use super::render::{Table, age, age_of, one_line};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
 use serde_json::{Map, Value, json};
-use std::fmt::Write as _;
 use std::io::{IsTerminal, Read};
 use std::time::Duration;
 use svc_sys::terminal;
@@ -105,15 +104,9 @@ pub(super) fn read_key(provider: &str) -> Result<String, Failure> {
 
 /// `svc audit`.
 pub fn audit(session: &Session) -> Outcome {
-    let (out, args) = (&session.out, &session.args);
-    let mut path = String::from("/api/audit");
-    for (at, name) in
-        ["limit", "before", "event"].into_iter().filter(|name| args.value(name).is_some()).enumerate()
-    {
-        let value = args.value(name).unwrap_or_default();
-        let _ = write!(path, "{}{name}={}", if at == 0 { '?' } else { '&' }, encode(value));
-    }
-    let answer = session.client()?.get(&path)?;
+    let out = &session.out;
+    let options = session.args.query(&["limit", "before", "event"]);
+    let answer = session.client()?.get(&format!("/api/audit?{}", options.trim_start_matches('&')))?;
     if out.json {
         return out.document(&answer);
     }
