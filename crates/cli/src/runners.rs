@@ -209,7 +209,11 @@ fn grant(session: &Session, name: &str, provider: &str) -> Outcome {
     }
     let answer = session.client()?.post(&format!("/api/runners/{}/grants", encode(name)), &body)?;
     let (name, provider) = (clean(name), clean(provider));
-    out.said(&answer, &format!("agents of {provider} on {name} get its key from their next run on; svc runner revoke {name} {provider} ends that"))
+    let words = format!(
+        "agents of {provider} on {name} get its key from their next run on; \
+         svc runner revoke {name} {provider} ends that"
+    );
+    out.said(&answer, &words)
 }
 
 fn revoke(session: &Session, name: &str, provider: &str) -> Outcome {

@@ -105,8 +105,8 @@ impl Out {
         self.told(answer, words, words)
     }
 
-    /// The rows of an answer, for people. Programs are given theirs here, and nothing comes back: the answer as
-    /// JSON, or (`--quiet`) this member of each row, one a line.
+    /// The rows of an answer, for people. Programs are given theirs here, and nothing comes back: the answer
+    /// as JSON, or (`--quiet`) this member of each row, one a line.
     pub fn rows<'a>(
         &self,
         answer: &Value,
