@@ -1,6 +1,6 @@
 //! Author records: how they come to be, and how they are edited.
 
-use crate::authoring::{AUTHOR_CHARS, ProfilePatch, slug, text};
+use crate::authoring::{AUTHOR_CHARS, ProfilePatch, set, slug, text};
 use crate::model::{Author, Profile, Skill, VENDOR_AUTHOR_ID, VENDOR_NAME};
 use serde_json::{Map, Value, json};
 use svc_base::api::{Fields, Problem, Validator};
@@ -123,24 +123,16 @@ impl AuthorPatch {
 
     /// Writes the told fields over the record.
     pub fn apply(&self, author: &mut Author) {
-        for (told, kept) in [
-            (&self.display_name, &mut author.display_name),
-            (&self.username, &mut author.username),
-            (&self.github_id, &mut author.github_id),
-            (&self.portfolio, &mut author.portfolio),
-        ] {
-            if let Some(told) = told {
-                kept.clone_from(told);
-            }
-        }
+        set(&mut author.display_name, self.display_name.as_ref());
+        set(&mut author.username, self.username.as_ref());
+        set(&mut author.github_id, self.github_id.as_ref());
+        set(&mut author.portfolio, self.portfolio.as_ref());
         self.profile.apply(&mut author.profile);
     }
 
     /// The same edit on the copy that a skill of this author carries.
     pub fn apply_to_copy(&self, skill: &mut Skill) {
-        if let Some(name) = &self.display_name {
-            skill.author.clone_from(name);
-        }
+        set(&mut skill.author, self.display_name.as_ref());
         self.profile.apply(&mut skill.profile);
     }
 }

@@ -85,17 +85,11 @@ pub struct ProfilePatch {
 impl ProfilePatch {
     /// Writes the told keys over `profile`.
     pub fn apply(&self, profile: &mut Profile) {
-        for (told, kept) in [
-            (&self.avatar, &mut profile.avatar),
-            (&self.website, &mut profile.website),
-            (&self.github, &mut profile.github),
-            (&self.twitter, &mut profile.twitter),
-            (&self.bio, &mut profile.bio),
-        ] {
-            if let Some(told) = told {
-                kept.clone_from(told);
-            }
-        }
+        set(&mut profile.avatar, self.avatar.as_ref());
+        set(&mut profile.website, self.website.as_ref());
+        set(&mut profile.github, self.github.as_ref());
+        set(&mut profile.twitter, self.twitter.as_ref());
+        set(&mut profile.bio, self.bio.as_ref());
     }
 
     /// Reads the five keys off any object reader.
@@ -112,6 +106,13 @@ impl ProfilePatch {
             twitter: text("twitter", &text::handle),
             bio: text("bio", &|v, field, raw| text::line(v, field, raw, 0, BIO_CHARS)),
         }
+    }
+}
+
+/// Writes what is told over a field.
+pub fn set<T: Clone>(field: &mut T, told: Option<&T>) {
+    if let Some(told) = told {
+        field.clone_from(told);
     }
 }
 

@@ -15,7 +15,7 @@
 //! vouched for or highlighted is so marked only as long as it says the same and comes from the same author:
 //! the shared key opens every skill, so that nobody knows whose edit it was.
 
-use super::{DEFAULT_AUTHOR, Draft, slug, text};
+use super::{DEFAULT_AUTHOR, Draft, set, slug, text};
 use crate::authors;
 use crate::model::{Profile, Skill, Source, Status, Verification};
 use svc_base::api::Problem;
@@ -139,12 +139,6 @@ pub fn keep_marks(skill: &mut Skill, before: &Skill) {
     if skill.source == Source::Community && !(says_the_same && same_hand) {
         skill.verification = Verification::Nobody;
         skill.featured = false;
-    }
-}
-
-fn set<T: Clone>(field: &mut T, told: Option<&T>) {
-    if let Some(told) = told {
-        field.clone_from(told);
     }
 }
 

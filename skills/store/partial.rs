@@ -5,6 +5,13 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+/// A file's path with an end behind it.
+pub fn beside(file: &Path, end: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
 /// A file in the making, beside its place; removed unless it is kept.
 pub struct Partial {
     path: PathBuf,
@@ -14,9 +21,7 @@ pub struct Partial {
 impl Partial {
     /// The name of a file while it is written.
     pub fn name(file: &Path) -> PathBuf {
-        let mut name = file.as_os_str().to_owned();
-        name.push(".partial");
-        name.into()
+        beside(file, ".partial")
     }
 
     /// Begins one, as private as the database itself.

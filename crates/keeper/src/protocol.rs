@@ -95,15 +95,18 @@ pub struct Note {
     pub what: serde_json::Value,
 }
 
-/// From the daemon to the keeper.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// From the daemon to the keeper. What serde skips has a frame of its own, all else is JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ToKeeper {
     /// The first frame to a new keeper. It greets, too, from offset 0.
+    #[serde(skip)]
     Start(Order),
     /// The first frame on every other connection.
     Hello { version: u32, token: String, from: u64 },
     /// Bytes for the program's standard input; `close` closes that behind them. A `seq` that is not higher
     /// than the last one is ignored.
+    #[serde(skip)]
     Write { seq: u64, note: Option<Note>, bytes: Vec<u8>, close: bool },
     /// End the program and everything it has started.
     Stop { grace_ms: u64 },
@@ -112,7 +115,13 @@ pub enum ToKeeper {
     /// How long the program may go on without a daemon, and bytes of memory above which the run is ended: 0
     /// for no ceiling, `None` for the one that there is. Whether all of it is to stand still, for as long as
     /// this daemon is there and nothing of it is being ended.
-    Settings { orphan_ms: u64, ceiling: Option<u64>, frozen: bool },
+    Settings {
+        orphan_ms: u64,
+        ceiling: Option<u64>,
+        /// A daemon of before knows nothing of it.
+        #[serde(default)]
+        frozen: bool,
+    },
     /// The run is over, and everything is taken: the keeper goes.
     Forget,
 }
@@ -135,8 +144,9 @@ pub struct Welcome {
     pub notes: Vec<(u64, Note)>,
 }
 
-/// From the keeper to the daemon.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// From the keeper to the daemon. What serde skips has a frame of its own, all else is JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum FromKeeper {
     Welcome(Welcome),
     /// The keeper does not talk to this daemon.
@@ -144,43 +154,11 @@ pub enum FromKeeper {
         why: String,
     },
     /// Whole records, the first of which starts at `offset`.
+    #[serde(skip)]
     Records {
         offset: u64,
         bytes: Vec<u8>,
     },
-}
-
-/// The orders that are JSON.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-enum Small {
-    Hello {
-        version: u32,
-        token: String,
-        from: u64,
-    },
-    Stop {
-        grace_ms: u64,
-    },
-    Taken {
-        offset: u64,
-        seq: u64,
-    },
-    Settings {
-        orphan_ms: u64,
-        ceiling: Option<u64>,
-        /// A daemon of before knows nothing of it.
-        #[serde(default)]
-        frozen: bool,
-    },
-    Forget,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum Answer {
-    Welcome(Welcome),
-    Refused { why: String },
 }
 
 impl ToKeeper {
@@ -188,31 +166,17 @@ impl ToKeeper {
     ///
     /// Errors: it would be too long.
     pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
-        let small = match self {
-            Self::Start(order) => return frame(START, |out| put_order(order, out)),
-            Self::Write { seq, note, bytes, close } => {
-                return frame(WRITE, |out| {
-                    out.u64(*seq)?;
-                    out.bool(*close)?;
-                    out.bytes(&note.as_ref().map(json).unwrap_or_default())?;
-                    out.extend_from_slice(bytes);
-                    Ok(())
-                });
-            }
-            Self::Hello { version, token, from } => {
-                Small::Hello { version: *version, token: token.clone(), from: *from }
-            }
-            Self::Stop { grace_ms } => Small::Stop { grace_ms: *grace_ms },
-            Self::Taken { offset, seq } => Small::Taken { offset: *offset, seq: *seq },
-            Self::Settings { orphan_ms, ceiling, frozen } => {
-                Small::Settings { orphan_ms: *orphan_ms, ceiling: *ceiling, frozen: *frozen }
-            }
-            Self::Forget => Small::Forget,
-        };
-        frame(ORDER, |out| {
-            out.extend_from_slice(&json(&small));
-            Ok(())
-        })
+        match self {
+            Self::Start(order) => frame(START, |out| put_order(order, out)),
+            Self::Write { seq, note, bytes, close } => frame(WRITE, |out| {
+                out.u64(*seq)?;
+                out.bool(*close)?;
+                out.bytes(&note.as_ref().map(json).unwrap_or_default())?;
+                out.extend_from_slice(bytes);
+                Ok(())
+            }),
+            order => json_frame(ORDER, order),
+        }
     }
 
     /// What a frame of this kind says.
@@ -225,15 +189,7 @@ impl ToKeeper {
                 let note = if note.is_empty() { None } else { Some(from_json(note)?) };
                 Ok(Self::Write { seq, note, bytes: from.0.to_vec(), close })
             }
-            ORDER => Ok(match from_json(payload)? {
-                Small::Hello { version, token, from } => Self::Hello { version, token, from },
-                Small::Stop { grace_ms } => Self::Stop { grace_ms },
-                Small::Taken { offset, seq } => Self::Taken { offset, seq },
-                Small::Settings { orphan_ms, ceiling, frozen } => {
-                    Self::Settings { orphan_ms, ceiling, frozen }
-                }
-                Small::Forget => Self::Forget,
-            }),
+            ORDER => from_json(payload),
             _ => Err(Malformed("no such order")),
         }
     }
@@ -244,21 +200,14 @@ impl FromKeeper {
     ///
     /// Errors: it would be too long.
     pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
-        let answer = match self {
-            Self::Records { offset, bytes } => {
-                return frame(RECORDS, |out| {
-                    out.u64(*offset)?;
-                    out.extend_from_slice(bytes);
-                    Ok(())
-                });
-            }
-            Self::Welcome(welcome) => Answer::Welcome(welcome.clone()),
-            Self::Refused { why } => Answer::Refused { why: why.clone() },
-        };
-        frame(ANSWER, |out| {
-            out.extend_from_slice(&json(&answer));
-            Ok(())
-        })
+        match self {
+            Self::Records { offset, bytes } => frame(RECORDS, |out| {
+                out.u64(*offset)?;
+                out.extend_from_slice(bytes);
+                Ok(())
+            }),
+            answer => json_frame(ANSWER, answer),
+        }
     }
 
     /// What a frame of this kind says.
@@ -268,10 +217,7 @@ impl FromKeeper {
                 let (offset, bytes) = take_records(kind, payload)?;
                 Ok(Self::Records { offset, bytes: bytes.to_vec() })
             }
-            ANSWER => Ok(match from_json(payload)? {
-                Answer::Welcome(welcome) => Self::Welcome(welcome),
-                Answer::Refused { why } => Self::Refused { why },
-            }),
+            ANSWER => from_json(payload),
             _ => Err(Malformed("no such answer")),
         }
     }
@@ -307,6 +253,13 @@ fn frame(kind: u8, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), Malformed>) -> 
     out[..4].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
     out[4] = kind;
     Ok(out)
+}
+
+fn json_frame(kind: u8, value: &impl Serialize) -> Result<Vec<u8>, Malformed> {
+    frame(kind, |out| {
+        out.extend_from_slice(&json(value));
+        Ok(())
+    })
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {
@@ -376,16 +329,19 @@ pub struct Over {
 }
 
 /// What a keeper writes down. `[length u32][kind u8][ms since 1970 u64][payload]`, the length of the payload
-/// alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// alone; what the program has printed stands there as it is, all else as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Record<'a> {
     /// The program runs.
     Started { pid: u32, start_ticks: u64 },
     /// It could not be started; nothing follows.
     StartFailed { error: String },
     /// What it has printed, as it was read.
+    #[serde(skip)]
     Out(&'a [u8]),
     /// What it has complained, as it was read.
+    #[serde(skip)]
     Err(&'a [u8]),
     /// All bytes of a write with a note are in the program's pipe.
     Written { seq: u64 },
@@ -395,36 +351,6 @@ pub enum Record<'a> {
     Stuck { seconds: u64 },
     /// Always the last. `signalled`: it was ended from outside, by an order or for want of a daemon; `over`:
     /// because of its memory.
-    Ended {
-        code: Option<i32>,
-        signal: Option<i32>,
-        signalled: bool,
-        leaked: u32,
-        killed: u32,
-        over: Option<Over>,
-    },
-}
-
-/// The records that are JSON.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-enum Event {
-    Started {
-        pid: u32,
-        start_ticks: u64,
-    },
-    StartFailed {
-        error: String,
-    },
-    Written {
-        seq: u64,
-    },
-    Lost {
-        seq: u64,
-    },
-    Stuck {
-        seconds: u64,
-    },
     Ended {
         code: Option<i32>,
         signal: Option<i32>,
@@ -441,24 +367,11 @@ impl Record<'_> {
     ///
     /// Errors: it would be too long.
     pub fn put(&self, time: u64, out: &mut Vec<u8>) -> Result<(), Malformed> {
-        let event = match self {
-            Record::Out(bytes) => return put_record(OUT, time, bytes, out),
-            Record::Err(bytes) => return put_record(ERR, time, bytes, out),
-            Record::Started { pid, start_ticks } => Event::Started { pid: *pid, start_ticks: *start_ticks },
-            Record::StartFailed { error } => Event::StartFailed { error: error.clone() },
-            Record::Written { seq } => Event::Written { seq: *seq },
-            Record::Lost { seq } => Event::Lost { seq: *seq },
-            Record::Stuck { seconds } => Event::Stuck { seconds: *seconds },
-            Record::Ended { code, signal, signalled, leaked, killed, over } => Event::Ended {
-                code: *code,
-                signal: *signal,
-                signalled: *signalled,
-                leaked: *leaked,
-                killed: *killed,
-                over: *over,
-            },
-        };
-        put_record(EVENT, time, &json(&event), out)
+        match self {
+            Record::Out(bytes) => put_record(OUT, time, bytes, out),
+            Record::Err(bytes) => put_record(ERR, time, bytes, out),
+            event => put_record(EVENT, time, &json(event), out),
+        }
     }
 }
 
@@ -501,16 +414,7 @@ impl<'a> Iterator for Records<'a> {
         let record = match head[4] {
             OUT => Record::Out(payload),
             ERR => Record::Err(payload),
-            EVENT => match from_json(payload).ok()? {
-                Event::Started { pid, start_ticks } => Record::Started { pid, start_ticks },
-                Event::StartFailed { error } => Record::StartFailed { error },
-                Event::Written { seq } => Record::Written { seq },
-                Event::Lost { seq } => Record::Lost { seq },
-                Event::Stuck { seconds } => Record::Stuck { seconds },
-                Event::Ended { code, signal, signalled, leaked, killed, over } => {
-                    Record::Ended { code, signal, signalled, leaked, killed, over }
-                }
-            },
+            EVENT => from_json(payload).ok()?,
             _ => return None,
         };
         self.rest = rest;

@@ -7,7 +7,7 @@ use crate::worker_store::{Id, Node, Store, What, add_node};
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 use std::io::{self, Read};
-use std::iter::once;
+use std::iter::{from_fn, once};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 use svc_sys::beneath::{Dir, Kind, Root, Stat};
@@ -58,6 +58,23 @@ fn order(one: &str, other: &str) -> Ordering {
 
 fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
+}
+
+/// The names that are listed, in this order, each with what the last look has of it; without a list, all that
+/// the last look has.
+fn with_before<'a, T>(
+    listed: Option<&'a [String]>,
+    before: impl Iterator<Item = (&'a str, T)>,
+    order: fn(&str, &str) -> Ordering,
+) -> impl Iterator<Item = (&'a str, Option<T>)> {
+    let mut before = before.peekable();
+    let mut listed = listed.map(<[String]>::iter);
+    from_fn(move || {
+        let Some(listed) = &mut listed else { return before.next().map(|(name, was)| (name, Some(was))) };
+        let name = listed.next()?.as_str();
+        while before.next_if(|(old, _)| order(old, name).is_lt()).is_some() {}
+        Some((name, before.next_if(|(old, _)| *old == name).map(|(_, was)| was)))
+    })
 }
 
 impl Walk<'_> {
@@ -154,20 +171,9 @@ impl Walk<'_> {
     ) -> io::Result<Vec<(String, Node)>> {
         let at = index::open(&mut self.out);
         let mut found = Vec::new();
-        let mut before = old.into_iter().flat_map(|old| old.files()).peekable();
-        let mut listed = names.map(|names| names.files.iter());
-        loop {
-            let (name, was) = match &mut listed {
-                None => match before.next() {
-                    Some((name, seen)) => (name, Some(seen)),
-                    None => break,
-                },
-                Some(listed) => {
-                    let Some(name) = listed.next() else { break };
-                    while before.next_if(|(old, _)| *old < name.as_str()).is_some() {}
-                    (name.as_str(), before.next_if(|(old, _)| *old == name).map(|(_, seen)| seen))
-                }
-            };
+        let before = old.into_iter().flat_map(|old| old.files());
+        let listed = names.map(|names| names.files.as_slice());
+        for (name, was) in with_before(listed, before, str::cmp) {
             let Some(seen) = self.file(path, dir, name, was)? else {
                 *is_same = false;
                 continue;
@@ -245,20 +251,9 @@ impl Walk<'_> {
         is_same: &mut bool,
     ) -> io::Result<Vec<(String, Node)>> {
         let mut found = Vec::new();
-        let mut before = old.into_iter().flat_map(|old| old.folders()).peekable();
-        let mut listed = names.map(|names| names.folders.iter());
-        loop {
-            let (name, was) = match &mut listed {
-                None => match before.next() {
-                    Some((name, old)) => (name, Some(old)),
-                    None => break,
-                },
-                Some(listed) => {
-                    let Some(name) = listed.next() else { break };
-                    while before.next_if(|(old, _)| order(old, name).is_lt()).is_some() {}
-                    (name.as_str(), before.next_if(|(old, _)| *old == name).map(|(_, old)| old))
-                }
-            };
+        let before = old.into_iter().flat_map(|old| old.folders());
+        let listed = names.map(|names| names.folders.as_slice());
+        for (name, was) in with_before(listed, before, order) {
             let below = join(path, name);
             if depth == MAX_DEPTH {
                 self.leave(&below, "it is too deep");

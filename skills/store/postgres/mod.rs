@@ -7,13 +7,13 @@
 
 mod backup;
 mod connection;
-mod rows;
 mod session;
+mod sql;
 mod taking;
 mod wire;
 
 use super::writer::Writer;
-use super::{Changes, ClientHash, Database, Elsewhere, Reads, StoreError, flaws};
+use super::{Changes, ClientHash, Database, Elsewhere, Reads, StoreError, flaws, rows};
 use crate::limits::WINDOW;
 use connection::{Connection, Pool, Server};
 use session::Connected;
@@ -21,6 +21,7 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 pub use taking::Taking;
+pub use wire::ToText;
 
 /// Each entry makes version `n` out of version `n - 1`. Never edit one that was released.
 const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql")];
@@ -98,8 +99,7 @@ fn migrate(connection: &mut Connection) -> Result<Vec<u8>, StoreError> {
 
 fn generation(connection: &mut Connection) -> Result<u64, StoreError> {
     let row = connection.first("SELECT number FROM meta WHERE key = 'generation'", &[])?;
-    let found: i64 = row.map_or(Ok(0), |row| row.get(0))?;
-    Ok(u64::try_from(found).unwrap_or_default())
+    row.map_or(Ok(0), |row| row.get(0)).map(rows::whole)
 }
 
 fn flaws(connection: &mut Connection) -> Result<Vec<String>, StoreError> {
@@ -112,27 +112,13 @@ fn flaws(connection: &mut Connection) -> Result<Vec<String>, StoreError> {
     Ok(found)
 }
 
-fn unbalanced(connection: &mut Connection) -> Result<Vec<String>, StoreError> {
-    let sql = "SELECT transaction_id FROM ledger GROUP BY transaction_id HAVING sum(cents) <> 0 LIMIT 100";
-    connection.query(sql, &[])?.iter().map(|row| row.get(0)).collect()
-}
-
 fn changes(connection: &mut Connection, after: u64) -> Result<Changes, StoreError> {
     // One snapshot, so that skills, authors and generation are of one moment.
     connection.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
     let generation = generation(connection)?;
-    let after = rows::int(after);
-    let sql = |columns: &str, table: &str| {
-        format!("SELECT {columns} FROM {table} WHERE generation > $1 ORDER BY generation, id")
-    };
-    let skills = connection.query(&sql(rows::SKILL_COLUMNS, "skills"), &[&after])?;
-    let authors = connection.query(&sql(rows::AUTHOR_COLUMNS, "authors"), &[&after])?;
+    let changes = rows::changes(connection, generation, after)?;
     connection.batch("COMMIT")?;
-    Ok(Changes {
-        generation,
-        skills: skills.iter().map(rows::skill_of).collect::<Result<_, _>>()?,
-        authors: authors.iter().map(rows::author_of).collect::<Result<_, _>>()?,
-    })
+    Ok(changes)
 }
 
 impl Database for Postgres {
@@ -145,10 +131,7 @@ impl Database for Postgres {
 
 impl Reads for Postgres {
     fn content(&self, digest: &str) -> Result<Option<String>, StoreError> {
-        self.read(|connection| {
-            let row = connection.first("SELECT content FROM blobs WHERE digest = $1", &[&digest])?;
-            row.map(|row| row.get(0)).transpose()
-        })
+        self.read(|connection| rows::content(connection, digest))
     }
 
     fn generation(&self) -> Result<u64, StoreError> {
@@ -183,7 +166,7 @@ impl Reads for Postgres {
     }
 
     fn unbalanced_transactions(&self) -> Result<Vec<String>, StoreError> {
-        self.read(unbalanced)
+        self.read(rows::unbalanced)
     }
 
     fn flaws(&self) -> Result<Vec<String>, StoreError> {

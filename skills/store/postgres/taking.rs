@@ -2,7 +2,7 @@
 
 use super::backup::{TABLES, numbering};
 use super::connection::{Connection, Server};
-use super::{StoreError, flaws, migrate, rows, unbalanced};
+use super::{StoreError, flaws, migrate, rows};
 
 /// An open take-over: every other writer waits, and nothing shows until [`Taking::finish`].
 pub struct Taking {
@@ -63,8 +63,7 @@ impl Taking {
     /// Rows that a table has now.
     pub fn count(&mut self, table: &str) -> Result<u64, StoreError> {
         let row = self.connection.first(&format!("SELECT count(*) FROM {table}"), &[])?;
-        let count: i64 = row.map_or(Ok(0), |row| row.get(0))?;
-        Ok(u64::try_from(count).unwrap_or_default())
+        row.map_or(Ok(0), |row| row.get(0)).map(rows::whole)
     }
 
     /// What is not as it must be, a sentence each.
@@ -75,7 +74,7 @@ impl Taking {
         for row in self.connection.query(sql, &[])? {
             found.push(format!("the content {} is not what its digest says", row.get::<String>(0)?));
         }
-        let unbalanced = unbalanced(&mut self.connection)?;
+        let unbalanced = rows::unbalanced(&mut self.connection)?;
         if !unbalanced.is_empty() {
             found.push(format!("the ledger does not balance in transactions {}", unbalanced.join(", ")));
         }

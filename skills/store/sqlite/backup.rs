@@ -2,7 +2,7 @@
 
 use super::file::Served;
 use super::{Connection, StoreError};
-use crate::store::Partial;
+use crate::store::partial::{Partial, beside};
 use rusqlite::backup::{Backup, StepResult};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,12 +48,6 @@ fn refuse_databases(served: &Served, file: &Path) -> Result<(), StoreError> {
         return Err(StoreError::Unavailable(text));
     }
     Ok(())
-}
-
-fn beside(file: &Path, end: &str) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(end);
-    name.into()
 }
 
 /// The database that a companion file belongs to; the file itself where it is none.

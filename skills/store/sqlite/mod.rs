@@ -4,20 +4,21 @@
 
 mod backup;
 mod file;
-mod rows;
 mod schema;
 mod session;
+mod sql;
 
 use super::writer::Writer;
-use super::{Changes, Database, Reads, StoreError, flaws};
+use super::{Changes, Database, Reads, StoreError, flaws, rows};
 pub use file::Opening;
 use file::Served;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use session::Connected;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+#[cfg(test)]
 use svc_base::time::Time;
 
 /// Another process holds the write lock at most this long before a write gives up.
@@ -124,7 +125,7 @@ fn connect(file: &Path) -> Result<Connection, StoreError> {
 fn generation(connection: &Connection) -> Result<u64, StoreError> {
     let sql = "SELECT value FROM meta WHERE key = 'generation'";
     let found: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
-    Ok(u64::try_from(found).unwrap_or_default())
+    Ok(rows::whole(found))
 }
 
 impl Database for Sqlite {
@@ -137,10 +138,7 @@ impl Database for Sqlite {
 
 impl Reads for Sqlite {
     fn content(&self, digest: &str) -> Result<Option<String>, StoreError> {
-        self.read(|connection| {
-            let mut statement = connection.prepare_cached("SELECT content FROM blobs WHERE digest = ?1")?;
-            Ok(statement.query_row([digest], |row| row.get(0)).optional()?)
-        })
+        self.read(|connection| rows::content(&mut &*connection, digest))
     }
 
     fn generation(&self) -> Result<u64, StoreError> {
@@ -151,11 +149,7 @@ impl Reads for Sqlite {
         self.read(|connection| {
             // One transaction, so that skills, authors and generation are of one moment.
             let transaction = connection.transaction()?;
-            Ok(Changes {
-                generation: generation(&transaction)?,
-                skills: rows::skills_since(&transaction, after)?,
-                authors: rows::authors_since(&transaction, after)?,
-            })
+            rows::changes(&mut &*transaction, generation(&transaction)?, after)
         })
     }
 
@@ -176,11 +170,7 @@ impl Reads for Sqlite {
     }
 
     fn unbalanced_transactions(&self) -> Result<Vec<String>, StoreError> {
-        self.read(|connection| {
-            let sql =
-                "SELECT transaction_id FROM ledger GROUP BY transaction_id HAVING sum(cents) <> 0 LIMIT 100";
-            texts(connection, sql)
-        })
+        self.read(|connection| rows::unbalanced(&mut &*connection))
     }
 
     fn flaws(&self) -> Result<Vec<String>, StoreError> {

@@ -2,10 +2,9 @@
 //! component; the shell starts there and has a time limit.
 
 use super::search;
-use crate::rehearsal::tools::{inside, run};
+use crate::rehearsal::tools::{first_bytes, inside, run, write};
 use serde_json::{Map, Value, json};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use svc_providers::native::cut;
@@ -130,10 +129,7 @@ impl Tools {
 
     fn write_file(&self, arguments: &Arguments) -> Result<String, String> {
         let (path, content) = (text(arguments, "path")?, text(arguments, "content")?);
-        let place = self.place(path)?;
-        let folder = place.parent().map_or(Ok(()), fs::create_dir_all);
-        folder.and_then(|()| fs::write(&place, content)).map_err(|error| format!("{path}: {error}"))?;
-        Ok(format!("wrote {} bytes to {path}", content.len()))
+        write(&self.place(path)?, path, content)
     }
 
     fn edit_file(&self, arguments: &Arguments) -> Result<String, String> {
@@ -188,14 +184,7 @@ impl Tools {
 
 /// The text of a file.
 fn read(place: &Path, path: &str) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("{path}: {error}");
-    let metadata = fs::metadata(place).map_err(failed)?;
-    // A pipe or a device might never end.
-    if !metadata.is_file() {
-        return Err(format!("{path}: is not a file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(place).map_err(failed)?.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let bytes = first_bytes(place, path, FILE_LIMIT_BYTES + 1)?;
     if bytes.len() as u64 > FILE_LIMIT_BYTES {
         return Err(format!("{path}: has more than {FILE_LIMIT_BYTES} bytes"));
     }

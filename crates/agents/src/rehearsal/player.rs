@@ -207,7 +207,9 @@ impl Player {
             Step::Run { timeout_ms, .. } => {
                 tools::run(&self.root, &command, Duration::from_millis(*timeout_ms))
             }
-            Step::Write { .. } => tools::write(&self.root, &place, &text),
+            Step::Write { .. } => {
+                tools::inside(&self.root, &place).and_then(|file| tools::write(&file, &place, &text))
+            }
             _ => tools::read(&self.root, &place),
         };
         let error = result.is_err();

@@ -42,26 +42,25 @@ pub fn inside(root: &Path, path: &str) -> Result<PathBuf, String> {
 
 /// The text of a file, cut to [`OUTPUT_LIMIT_BYTES`].
 pub fn read(root: &Path, path: &str) -> Result<String, String> {
-    let place = inside(root, path)?;
-    let failed = |error: std::io::Error| format!("{path}: {error}");
-    // A pipe or a device might never end.
-    if !fs::metadata(&place).map_err(failed)?.is_file() {
-        return Err(format!("{path}: is not a file"));
-    }
-    let file = fs::File::open(&place).map_err(failed)?;
-    let mut bytes = Vec::new();
-    file.take(OUTPUT_LIMIT_BYTES as u64).read_to_end(&mut bytes).map_err(failed)?;
-    Ok(shown(&bytes))
+    Ok(shown(&first_bytes(&inside(root, path)?, path, OUTPUT_LIMIT_BYTES as u64)?))
 }
 
-/// Writes a file, and the folders it stands in.
-pub fn write(root: &Path, path: &str, text: &str) -> Result<String, String> {
-    let place = inside(root, path)?;
+/// The first bytes of a file, so many at most.
+pub fn first_bytes(place: &Path, path: &str, most: u64) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("{path}: {error}");
-    if let Some(folder) = place.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
+    // A pipe or a device might never end.
+    if !fs::metadata(place).map_err(failed)?.is_file() {
+        return Err(format!("{path}: is not a file"));
     }
-    fs::write(&place, text).map_err(failed)?;
+    let mut bytes = Vec::new();
+    fs::File::open(place).map_err(failed)?.take(most).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+/// Writes the file at a place that [`inside`] gave, and the folders it stands in.
+pub fn write(place: &Path, path: &str, text: &str) -> Result<String, String> {
+    let folder = place.parent().map_or(Ok(()), fs::create_dir_all);
+    folder.and_then(|()| fs::write(place, text)).map_err(|error| format!("{path}: {error}"))?;
     Ok(format!("wrote {} bytes to {path}", text.len()))
 }
 

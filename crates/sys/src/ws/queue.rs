@@ -112,16 +112,7 @@ impl Queue {
 
     /// Waits until the reader has ended, `limit` at most.
     pub fn wait_reader(&self, limit: Duration) {
-        let until = Instant::now() + limit;
-        let mut inner = self.lock();
-        while !inner.reader_ended && !inner.gone {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            inner =
-                self.changed.wait_timeout(inner, left).map_or_else(|e| e.into_inner().0, |(inner, _)| inner);
-        }
+        self.wait_while(Instant::now() + limit, |inner| !inner.reader_ended && !inner.gone);
     }
 
     /// Since when the connection is being closed.
@@ -171,8 +162,12 @@ impl Queue {
 
     /// Waits until the client keeps up, at most until `deadline`.
     pub fn wait_until_it_keeps_up(&self, deadline: Instant) {
+        self.wait_while(deadline, |inner| !keeps_up(inner));
+    }
+
+    fn wait_while(&self, deadline: Instant, waits: impl Fn(&Inner) -> bool) {
         let mut inner = self.lock();
-        while !keeps_up(&inner) {
+        while waits(&inner) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;

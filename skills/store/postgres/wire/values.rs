@@ -20,12 +20,6 @@ impl<T: ToText + ?Sized> ToText for &T {
     }
 }
 
-impl<T: ToText + ?Sized> ToText for Box<T> {
-    fn to_text(&self) -> Option<Cow<'_, str>> {
-        (**self).to_text()
-    }
-}
-
 impl<T: ToText> ToText for Option<T> {
     fn to_text(&self) -> Option<Cow<'_, str>> {
         self.as_ref().and_then(ToText::to_text)
@@ -69,32 +63,16 @@ impl ToText for Vec<u8> {
 }
 
 /// An array: each element in quotes, so that none can be taken for two or for NULL.
-fn array<T: ToText>(elements: &[T]) -> Option<Cow<'_, str>> {
-    let mut text = String::from("{");
-    for (n, element) in elements.iter().enumerate() {
-        let element = element.to_text()?.replace('\\', "\\\\").replace('"', "\\\"");
-        // Writing into a string does not fail.
-        let _ = write!(text, "{}\"{element}\"", if n == 0 { "" } else { "," });
-    }
-    text.push('}');
-    Some(text.into())
-}
-
-impl ToText for [String] {
+impl<T: ToText> ToText for [T] {
     fn to_text(&self) -> Option<Cow<'_, str>> {
-        array(self)
-    }
-}
-
-impl ToText for [i64] {
-    fn to_text(&self) -> Option<Cow<'_, str>> {
-        array(self)
-    }
-}
-
-impl ToText for [&[u8]] {
-    fn to_text(&self) -> Option<Cow<'_, str>> {
-        array(self)
+        let mut text = String::from("{");
+        for (n, element) in self.iter().enumerate() {
+            let element = element.to_text()?.replace('\\', "\\\\").replace('"', "\\\"");
+            // Writing into a string does not fail.
+            let _ = write!(text, "{}\"{element}\"", if n == 0 { "" } else { "," });
+        }
+        text.push('}');
+        Some(text.into())
     }
 }
 
