@@ -265,7 +265,7 @@ pub fn adopt(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     };
     let (lineage, logs) = (adopted.lineage, Arc::clone(&host.logs));
     write(host, &adopted, &history, ask.now).inspect_err(|_| drop(logs.remove(lineage)))?;
-    let command = crate::core::Command::Adoption(Command::Adopt(Box::new(adopted)));
+    let command = Command::Adopt(Box::new(adopted)).into();
     Ok(Answer::Undoable(command, Box::new(move || drop(logs.remove(lineage)))))
 }
 

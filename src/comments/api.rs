@@ -1,9 +1,7 @@
 //! `/api/agents/:id/comments`.
 
 use super::{Command, MAX_LINES, MAX_QUOTE_CHARS, MAX_TEXT_CHARS, Side, worker};
-use crate::agents::api::target;
 use crate::api::{Fields, Method, Problem, Route, schema_of};
-use crate::core;
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::json;
 
@@ -47,7 +45,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Give an agent all open comments as one message",
             Write(OperatorOnly, |ask| {
                 let message = if ask.request.body.is_empty() { None } else { ask.request.read(words)? };
-                command(Command::Send { target: target(ask), message })
+                Ok(Command::Send { target: ask.target(), message }.into())
             }),
         )
         .body(|| schema_of(words))
@@ -61,7 +59,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Tick a comment, or open it again",
             Write(OperatorOnly, |ask| {
                 let done = ask.request.read(|fields| fields.boolean("done"))?.unwrap_or(true);
-                command(Command::Tick { target: target(ask), id: number(ask)?, done })
+                Ok(Command::Tick { target: ask.target(), id: number(ask)?, done }.into())
             }),
         )
         .body(|| schema_of(|fields| fields.boolean("done")))
@@ -70,14 +68,10 @@ pub fn routes() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/agents/:id/comments/:comment",
             "Remove a comment",
-            Write(OperatorOnly, |ask| command(Command::Remove { target: target(ask), id: number(ask)? })),
+            Write(OperatorOnly, |ask| Ok(Command::Remove { target: ask.target(), id: number(ask)? }.into())),
         )
         .replies(&[(200, "removed, id"), (404, "no such comment")]),
     ]
-}
-
-fn command(command: Command) -> Result<core::Command, Problem> {
-    Ok(core::Command::Comments(command))
 }
 
 /// Errors: 404 for what is no number.

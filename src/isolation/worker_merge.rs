@@ -14,7 +14,6 @@ use super::worker_git::{Git, words};
 use super::worker_worktree::{OwnIndex, Place, add, changed_files, changes, list};
 use super::{Command, Merged};
 use crate::agents::Agent;
-use crate::agents::api::target;
 use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::core::ids::AgentId;
@@ -33,7 +32,7 @@ pub(super) static TURN: Mutex<()> = Mutex::new(());
 pub fn merge(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     ask.state.health.writable()?;
     let wish = ask.request.read(wish)?;
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::open(host, agent)?;
     let runs = agent.status.is_live();
@@ -70,7 +69,7 @@ pub fn merge(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         files,
         removes,
     };
-    let command = crate::core::Command::Isolation(Command::Merged(Box::new(merged)));
+    let command = Command::Merged(Box::new(merged)).into();
     if !removes {
         return Ok(Answer::Command(command));
     }

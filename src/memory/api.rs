@@ -45,7 +45,7 @@ fn constraint_routes() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/memory/constraints/:hash",
             "Lift a rule",
-            Write(Anyone, |ask| command(Command::RemoveConstraint(ask.params.get("hash").to_owned()))),
+            Write(Anyone, |ask| Ok(Command::RemoveConstraint(ask.params.get("hash").to_owned()).into())),
         )
         .replies(&[(200, "removed"), (404, "no such rule")]),
     ]
@@ -101,16 +101,12 @@ fn discovery_routes() -> Vec<Route<Handler>> {
     ]
 }
 
-fn command(command: Command) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Memory(command))
-}
-
 fn constraints(ask: &Ask) -> Result<Reply, Problem> {
     Ok(Reply::ok(&json!({"constraints": ask.state.memory.constraints()})))
 }
 
 fn add_constraint(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    command(ask.request.read(constraint)?)
+    Ok(ask.request.read(constraint)?.into())
 }
 
 fn constraint(fields: &mut Fields) -> Command {
@@ -126,7 +122,7 @@ fn constraint(fields: &mut Fields) -> Command {
 }
 
 fn add_discovery(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    command(Command::AddDiscovery(ask.request.read(discovery)?))
+    Ok(Command::AddDiscovery(ask.request.read(discovery)?).into())
 }
 
 fn discovery(fields: &mut Fields) -> NewDiscovery {
@@ -180,8 +176,6 @@ fn sized(fields: &mut Fields, name: &str, (min, max): (usize, usize)) -> Option<
 
 /// A whole number of the query, from 1 to `max`.
 fn number(request: &Request, name: &str, default: usize, max: usize) -> Result<usize, Problem> {
-    let Some(text) = request.query(name) else { return Ok(default) };
-    let value = text.parse::<usize>().ok().filter(|n| (1..=max).contains(n));
     let mut validator = Validator::default();
     validator.check(value.is_some(), name, || {
         format!("{name} must be a whole number from 1 to {max}, it is {text:?}")

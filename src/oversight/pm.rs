@@ -143,7 +143,7 @@ pub fn routes() -> Vec<Route<Handler>> {
 }
 
 fn parse(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Pm(ask.request.read(|fields| wish(fields, ask.find_caller))?))
+    Ok(ask.request.read(|fields| wish(fields, ask.find_caller))?.into())
 }
 
 fn wish(fields: &mut Fields, caller: &dyn Fn() -> Option<AgentId>) -> Command {

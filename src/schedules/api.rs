@@ -34,7 +34,7 @@ fn record_routes() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/schedules/:id",
             "Remove a schedule; its agents go on",
-            Write(Anyone, |ask| command(Command::Delete(target(ask)))),
+            Write(Anyone, |ask| Ok(Command::Delete(ask.target()).into())),
         )
         .replies(&[(200, "it is gone"), (404, "no such schedule")]),
     ]
@@ -48,30 +48,22 @@ fn action_routes() -> Vec<Route<Handler>> {
             Method::Post,
             "/api/schedules/:id/run",
             "Start its agent now",
-            Write(Anyone, |ask| command(Command::Run(target(ask)))),
+            Write(Anyone, |ask| Ok(Command::Run(ask.target()).into())),
         )
         .replies(&[(200, "scheduleId, agentId, agent"), (409, "maxConcurrent or maxAgents is reached")]),
         Route::new(
             Method::Post,
             "/api/schedules/:id/enable",
             "Enable a schedule",
-            Write(Anyone, |ask| command(Command::Enable(target(ask), true))),
+            Write(Anyone, |ask| Ok(Command::Enable(ask.target(), true).into())),
         ),
         Route::new(
             Method::Post,
             "/api/schedules/:id/disable",
             "Disable a schedule",
-            Write(Anyone, |ask| command(Command::Enable(target(ask), false))),
+            Write(Anyone, |ask| Ok(Command::Enable(ask.target(), false).into())),
         ),
     ]
-}
-
-fn command(command: Command) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Schedules(command))
-}
-
-fn target(ask: &Ask) -> String {
-    ask.params.get("id").to_owned()
 }
 
 fn list(ask: &Ask) -> Result<Reply, Problem> {
@@ -80,18 +72,18 @@ fn list(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn get(ask: &Ask) -> Result<Reply, Problem> {
-    let id = ask.state.schedules.find(&target(ask))?.id;
+    let id = ask.state.schedules.find(&ask.target())?.id;
     Ok(Reply::ok(&shown(ask.state, id)))
 }
 
 fn create(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let wish = ask.request.read(|fields| wish(fields, true))?;
-    command(Command::Create(Box::new(wish)))
+    Ok(Command::Create(Box::new(wish)).into())
 }
 
 fn change(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let wish = ask.request.read(|fields| wish(fields, false))?;
-    command(Command::Change(target(ask), Box::new(wish)))
+    Ok(Command::Change(ask.target(), Box::new(wish)).into())
 }
 
 /// Reads a schedule; for a new one, `cron` and `agent` have to be there.

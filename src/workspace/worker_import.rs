@@ -10,7 +10,6 @@ use super::worker_write::{folder_of, remove_tree};
 use super::{Command, import};
 use crate::api::Problem;
 use crate::assembly::host::Host;
-use crate::core;
 use crate::endpoint::{Answer, Ask};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::collections::VecDeque;
@@ -127,7 +126,7 @@ pub fn begin(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(refusal(&error, path)),
     }
-    Ok(Answer::Command(core::Command::Workspace(Command::Import(request))))
+    Ok(Answer::Command(Command::Import(request).into()))
 }
 
 /// Runs imports, each on a thread of its own; the core bounds how many. Dropping it ends them.

@@ -8,7 +8,6 @@ use super::worker_files::{
 };
 use crate::api::{Fields, Problem};
 use crate::assembly::host::Host;
-use crate::core;
 use crate::endpoint::{Answer, Ask};
 use serde_json::{Value, json};
 use std::fs::{Metadata, Permissions};
@@ -31,7 +30,7 @@ static REPLACING: Mutex<()> = Mutex::new(());
 
 fn changed(event: &'static str, details: Value, status: u16, mut body: Value) -> Result<Answer, Problem> {
     body["ok"] = json!(true);
-    Ok(Answer::Command(core::Command::Workspace(Command::Changed { event, details, status, body })))
+    Ok(Answer::Command(Command::Changed { event, details, status, body }.into()))
 }
 
 /// What the caller believes the file to be.
