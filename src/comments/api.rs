@@ -81,7 +81,7 @@ fn number(ask: &Ask) -> Result<u64, Problem> {
 }
 
 fn words(fields: &mut Fields) -> Option<String> {
-    sized(fields, "message", false).filter(|text| !text.is_empty())
+    fields.text("message", MAX_TEXT_CHARS).filter(|text| !text.is_empty()).map(ToOwned::to_owned)
 }
 
 /// Lines, and what is said of them.
@@ -121,18 +121,6 @@ pub(super) fn wish(fields: &mut Fields) -> Wish {
     fields.validator.check(chars <= MAX_QUOTE_CHARS, "quote", || {
         format!("quote must have at most {MAX_QUOTE_CHARS} characters, it has {chars}; name fewer lines")
     });
-    let text = sized(fields, "text", true).unwrap_or_default();
+    let text = fields.required_text("text", MAX_TEXT_CHARS);
     Wish { path, line, last_line, side, quote, text }
-}
-
-fn sized(fields: &mut Fields, name: &str, is_required: bool) -> Option<String> {
-    fields.tell(name, || json!({"maxLength": MAX_TEXT_CHARS}));
-    let text =
-        if is_required { fields.required_string(name) } else { fields.string(name) }?.trim().to_owned();
-    let chars = text.chars().count();
-    fields.validator.check(chars <= MAX_TEXT_CHARS && !text.contains('\0'), name, || {
-        format!("{name} must have at most {MAX_TEXT_CHARS} characters and no NUL, it has {chars}")
-    });
-    fields.validator.check(!is_required || chars > 0, name, || format!("{name} must not be empty"));
-    Some(text)
 }
