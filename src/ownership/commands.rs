@@ -194,12 +194,8 @@ fn may_reach(project: &Path, agent: &Agent, text: &str) -> bool {
 
 /// When a call began whose beginning is heard `now`; the agent's record has not taken it in yet.
 fn from(agent: &Agent, now: Time, is_late: bool) -> Time {
-    let earliest = before(now, if is_late { TOLD_LATE } else { HEARD_LATE });
+    let earliest = now - if is_late { TOLD_LATE } else { HEARD_LATE };
     agent.last_activity.max(earliest).min(now)
-}
-
-fn before(time: Time, length: Duration) -> Time {
-    Time(time.0.saturating_sub(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)))
 }
 
 fn begun(commands: &mut Commands, agent: &Agent, call: &str, text: String, detached: bool, from: Time) {
@@ -267,7 +263,7 @@ pub fn due(all: &mut All, cx: &mut Context) {
         // What was seen by the last look is known.
         let since = first.max(commands.looked_at);
         (commands.wanted, commands.looking) = (false, true);
-        cx.push(Effect::Ownership(Order { roots, since: before(since, GRAIN), files }));
+        cx.push(Effect::Ownership(Order { roots, since: since - GRAIN, files }));
     }
     rearm(all, now, nothing);
 }
