@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use svc_base::sorted;
 use svc_sys::beneath::Root;
+use svc_sys::files::{if_there, missing_is_fine};
 use svc_sys::process::{Processes, Running, Spec, Stdin};
 use svc_sys::threads::Thread;
 
@@ -117,14 +118,8 @@ pub fn begin(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let request = import::parse(ask.request)?;
     let path = &request.path;
     let root = root(host)?;
-    match root.locate(path.as_str()) {
-        Ok(_) => {
-            return Err(
-                refusal(&io::Error::from_raw_os_error(libc::EEXIST), path).with("path", path.as_str())
-            );
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(refusal(&error, path)),
+    if if_there(root.locate(path.as_str())).map_err(|error| refusal(&error, path))?.is_some() {
+        return Err(refusal(&io::Error::from_raw_os_error(libc::EEXIST), path).with("path", path.as_str()));
     }
     Ok(Answer::Command(Command::Import(request).into()))
 }
@@ -153,9 +148,7 @@ impl Imports {
     /// Nothing runs yet. What a killed daemon has left half done is removed.
     pub fn new(processes: Arc<Processes>, project: PathBuf, report: Report) -> Self {
         let nursery = project.join(NURSERY);
-        if let Err(error) = fs::remove_dir_all(&nursery)
-            && error.kind() != io::ErrorKind::NotFound
-        {
+        if let Err(error) = fs::remove_dir_all(&nursery).or_else(missing_is_fine) {
             log::warn!("{} could not be removed: {error}", nursery.display());
         }
         let means = Means { processes, project, report, stopping: AtomicBool::new(false) };
@@ -188,10 +181,7 @@ impl Means {
 
     fn remove(&self, id: ImportId) -> io::Result<()> {
         let nursery = Root::open(&self.project.join(NURSERY))?.dir("")?;
-        match remove_tree(&nursery, &id.to_string()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        remove_tree(&nursery, &id.to_string()).or_else(missing_is_fine)
     }
 
     fn import(&self, order: &Order, folder: &Path) -> Result<Vec<String>, String> {
