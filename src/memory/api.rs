@@ -177,11 +177,8 @@ fn sized(fields: &mut Fields, name: &str, (min, max): (usize, usize)) -> Option<
 /// A whole number of the query, from 1 to `max`.
 fn number(request: &Request, name: &str, default: usize, max: usize) -> Result<usize, Problem> {
     let mut validator = Validator::default();
-    validator.check(value.is_some(), name, || {
-        format!("{name} must be a whole number from 1 to {max}, it is {text:?}")
-    });
-    validator.finish()?;
-    Ok(value.unwrap_or(default))
+    let number = validator.whole_number(name, request.query(name), default, max);
+    validator.finish().map(|()| number)
 }
 
 fn roles(ask: &Ask) -> Result<Reply, Problem> {

@@ -2,7 +2,7 @@
 
 use super::{CatchUp, Command, MAX_CONCURRENT, Timing, Wish, shown};
 use crate::agents;
-use crate::api::{FieldError, Fields, Method, Problem, Reply, Route, schema_of};
+use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
@@ -171,13 +171,12 @@ pub fn timing_field(fields: &mut Fields) -> Option<Timing> {
 
 /// 400 for a timing.
 pub fn timing_problem(field: &'static str, fault: &str) -> Problem {
-    Problem::validation(vec![FieldError { field: field.into(), message: format!("{field} {fault}") }])
+    Problem::invalid(field, format!("{field} {fault}"))
 }
 
 /// 400 for a name in use.
 pub fn name_taken(name: &str) -> Problem {
-    let message = format!("name {name:?} is in use by another schedule, choose another");
-    Problem::validation(vec![FieldError { field: "name".into(), message }])
+    Problem::invalid("name", format!("name {name:?} is in use by another schedule, choose another"))
 }
 
 /// The faults of an agent as faults of its schedule.
