@@ -10,7 +10,7 @@
 
 use super::api::{Wish, wish};
 use super::changes::Change;
-use super::worker_git::{Git, words};
+use super::worker_git::{Git, succeeded, words};
 use super::worker_worktree::{OwnIndex, Place, add, changed_files, changes, list};
 use super::{Command, Merged};
 use crate::agents::Agent;
@@ -125,20 +125,13 @@ pub(super) fn settled_tip(place: &Place, agent: &Agent, rehearses: bool) -> Resu
     let subject = format!("Work of {} that it has not committed itself", agent.name);
     if rehearses {
         let (_index, tree) = OwnIndex::of(&tree)?;
-        added(&add(&tree, &["--all"])?)?;
+        succeeded(&add(&tree, &["--all"])?)?;
         let files = tree.write(&["write-tree"])?;
         return tree.write(&["commit-tree", "-p", "HEAD", "-m", &subject, &files]);
     }
-    added(&add(&tree, &["--all"])?)?;
+    succeeded(&add(&tree, &["--all"])?)?;
     tree.write(&["commit", "--quiet", "--no-verify", "-m", &subject])?;
     tip_of(place)
-}
-
-fn added(said: &Captured) -> Result<(), Problem> {
-    if said.is_success() {
-        return Ok(());
-    }
-    Err(Problem::new(502, "git_failed", format!("git failed: {}", words(said))))
 }
 
 /// A merge that is about to be done.

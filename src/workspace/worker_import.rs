@@ -11,6 +11,7 @@ use super::{Command, import};
 use crate::api::Problem;
 use crate::assembly::host::Host;
 use crate::endpoint::{Answer, Ask};
+use crate::isolation::worker_git;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -61,6 +62,16 @@ const VARIABLES: [&str; 9] = [
     "SSL_CERT_DIR",
     "GIT_SSL_CAINFO",
     "LOGNAME",
+];
+/// What git is set to, whatever stands in its files: nothing of the clone runs, and nothing leads elsewhere.
+const CONFIGURATION: [&str; 7] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.attributesFile=/dev/null",
+    "protocol.allow=never",
+    "protocol.https.allow=always",
+    "protocol.ssh.allow=always",
+    "http.followRedirects=initial",
 ];
 /// What keeps git from asking anybody and from running anything.
 const SETTINGS: [(&str, &str); 12] = [
@@ -267,20 +278,6 @@ impl Means {
 fn spec(order: &Order, nursery: &Path) -> Spec {
     let id = order.id.to_string();
     let args = [
-        "-c",
-        "core.hooksPath=/dev/null",
-        "-c",
-        "core.fsmonitor=false",
-        "-c",
-        "core.attributesFile=/dev/null",
-        "-c",
-        "protocol.allow=never",
-        "-c",
-        "protocol.https.allow=always",
-        "-c",
-        "protocol.ssh.allow=always",
-        "-c",
-        "http.followRedirects=initial",
         "clone",
         "--depth",
         "1",
@@ -293,7 +290,7 @@ fn spec(order: &Order, nursery: &Path) -> Spec {
         &order.request.url,
         &id,
     ];
-    let mut spec = Spec::tool("git", &args, nursery);
+    let mut spec = Spec::tool("git", &worker_git::set(&CONFIGURATION, &args), nursery);
     spec.stdin = Stdin::Null;
     let inherited = |name: &&str| Some((OsString::from(name), std::env::var_os(name)?));
     spec.env.extend(VARIABLES.iter().filter_map(inherited));
