@@ -73,6 +73,23 @@ pub struct Conflict {
     pub after_rejection: Option<&'static str>,
 }
 
+impl Conflict {
+    /// As clients are told of it: with all who may have written, where it is not known who did.
+    fn notice(&self, suspects: Option<Vec<AgentId>>) -> Notice {
+        let data = ConflictSeen {
+            agent_name: self.agent_name.clone(),
+            file_path: self.file_path.clone(),
+            owner_name: self.owner_name.clone(),
+            agent_id: self.agent_id,
+            owner_id: self.owner_id,
+            seen: self.seen,
+            certainty: self.certainty,
+            suspects,
+        };
+        Notice::ConflictDetected { data }
+    }
+}
+
 /// What is remembered of writes.
 #[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
@@ -270,20 +287,21 @@ fn record(
     certainty: Certainty,
     approval_id: Option<String>,
 ) {
-    let owner_name = found.owner.as_ref().map(|(_, name)| name.clone());
-    let owner_id = found.owner.as_ref().map(|(id, _)| *id);
+    let (owner_id, owner_name) = found.owner.clone().unzip();
+    let conflict = Conflict {
+        ts: cx.now,
+        agent_id: Some(agent.id),
+        agent_name: agent.name.clone(),
+        file_path: found.file.clone(),
+        owner_id,
+        owner_name,
+        seen,
+        certainty,
+        approval_id,
+        after_rejection: None,
+    };
     if found.owner.is_some() {
-        let data = ConflictSeen {
-            agent_name: agent.name.clone(),
-            file_path: found.file.clone(),
-            owner_name: owner_name.clone(),
-            agent_id: Some(agent.id),
-            owner_id,
-            seen,
-            certainty,
-            suspects: None,
-        };
-        cx.notice(Notice::ConflictDetected { data });
+        cx.notice(conflict.notice(None));
     }
     cx.audit(
         "ownership.trespass",
@@ -297,18 +315,6 @@ fn record(
     if !all.ownership.conflicts.back().is_some_and(again) {
         triggers::scope_violation(all, agent.id);
     }
-    let conflict = Conflict {
-        ts: cx.now,
-        agent_id: Some(agent.id),
-        agent_name: agent.name.clone(),
-        file_path: found.file.clone(),
-        owner_id,
-        owner_name,
-        seen,
-        certainty,
-        approval_id,
-        after_rejection: None,
-    };
     keep(all, conflict);
 }
 
@@ -328,24 +334,6 @@ fn unknown_writer(all: &mut All, cx: &mut Context, file: &str, suspects: &[Arc<A
     let (owner_id, owner_name) = (owner.as_ref().map(|one| one.id), owner.map(|one| one.name.clone()));
     let certainty = Certainty::Unknown;
     let suspects: Vec<AgentId> = suspects.iter().map(|agent| agent.id).collect();
-    let data = ConflictSeen {
-        agent_name: names.clone(),
-        file_path: file.to_owned(),
-        owner_name: owner_name.clone(),
-        agent_id: None,
-        owner_id,
-        seen: "after",
-        certainty,
-        suspects: Some(suspects.clone()),
-    };
-    cx.notice(Notice::ConflictDetected { data });
-    cx.audit(
-        "ownership.trespass",
-        &json!({
-            "agentId": null, "suspects": suspects, "filePath": file, "ownerId": owner_id, "seen": "after",
-            "certainty": certainty,
-        }),
-    );
     let conflict = Conflict {
         ts: cx.now,
         agent_id: None,
@@ -358,6 +346,14 @@ fn unknown_writer(all: &mut All, cx: &mut Context, file: &str, suspects: &[Arc<A
         approval_id: None,
         after_rejection: None,
     };
+    cx.notice(conflict.notice(Some(suspects.clone())));
+    cx.audit(
+        "ownership.trespass",
+        &json!({
+            "agentId": null, "suspects": suspects, "filePath": file, "ownerId": owner_id, "seen": "after",
+            "certainty": certainty,
+        }),
+    );
     keep(all, conflict);
 }
 
