@@ -1,5 +1,6 @@
 //! How full a context may get before its agent is rotated: learned per provider and role.
 
+use crate::usage::report::rounded;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -69,8 +70,4 @@ impl Profile {
         let alternates = both && self.moves.iter().sum::<f64>().abs() <= -LOWER + STILL;
         self.moves.len() == CONVERGED_SESSIONS && self.moved && (still || alternates)
     }
-}
-
-fn rounded(fraction: f64) -> f64 {
-    (fraction * 10_000.0).round() / 10_000.0
 }
