@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 
 const CONSTRAINT_CHARS: (usize, usize) = (3, 500);
 const MAX_CATEGORY_CHARS: usize = 40;
-const MAX_ROLE_CHARS: usize = 50;
+/// Characters of a role.
+pub const MAX_ROLE_CHARS: usize = 50;
 const MAX_AGENT_CHARS: usize = 64;
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 500;
@@ -150,7 +151,8 @@ fn discovery(fields: &mut Fields) -> NewDiscovery {
     }
 }
 
-fn is_role(role: &str) -> bool {
+/// Whether it is a role's name.
+pub fn is_role(role: &str) -> bool {
     (1..=MAX_ROLE_CHARS).contains(&role.len())
         && role.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
