@@ -3,6 +3,7 @@
 use crate::usage::report::rounded;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
+use svc_base::bounded;
 
 /// The range of a learned threshold; one that a person has set beyond it is the end of the range there.
 pub const RANGE: (f64, f64) = (0.40, 0.95);
@@ -56,10 +57,7 @@ impl Profile {
         let moved = rounded(after - before);
         self.moved |= moved.abs() > STILL;
         self.sessions += 1;
-        self.moves.push_back(moved);
-        if self.moves.len() > CONVERGED_SESSIONS {
-            self.moves.pop_front();
-        }
+        bounded::push(&mut self.moves, moved, CONVERGED_SESSIONS);
     }
 
     /// Whether the threshold has found its place: ten sessions whose moves keep still or go to and fro about

@@ -37,6 +37,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use svc_base::bounded;
 
 /// Conflicts kept and shown; the oldest goes first.
 pub const MAX_CONFLICTS: usize = 200;
@@ -114,18 +115,12 @@ impl State {
     fn allow(&mut self, lineage: LineageId, file: &str) {
         let files = self.allowed.entry(lineage).or_default();
         if !files.iter().any(|known| known == file) {
-            files.push_back(file.to_owned());
-        }
-        if files.len() > MAX_ALLOWED {
-            files.pop_front();
+            bounded::push(files, file.to_owned(), MAX_ALLOWED);
         }
     }
 
     fn allow_once(&mut self, lineage: LineageId, file: &str) {
-        self.once.push_back((lineage, file.to_owned()));
-        if self.once.len() > MAX_ONCE {
-            self.once.pop_front();
-        }
+        bounded::push(&mut self.once, (lineage, file.to_owned()), MAX_ONCE);
     }
 
     /// Whether a rule has let this write through; once.
@@ -319,11 +314,7 @@ fn record(
 }
 
 fn keep(all: &mut All, conflict: Conflict) {
-    let state = Arc::make_mut(&mut all.ownership);
-    state.conflicts.push_back(Arc::new(conflict));
-    if state.conflicts.len() > MAX_CONFLICTS {
-        state.conflicts.pop_front();
-    }
+    bounded::push(&mut Arc::make_mut(&mut all.ownership).conflicts, Arc::new(conflict), MAX_CONFLICTS);
 }
 
 /// Somebody's file was changed while commands of other agents ran, and it cannot be told whose did it, or

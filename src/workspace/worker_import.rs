@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use svc_base::bounded;
 use svc_base::sorted;
 use svc_sys::beneath::Root;
 use svc_sys::files::{if_there, missing_is_fine};
@@ -313,10 +314,7 @@ impl Words {
     /// Takes a line; progress that is worth telling.
     fn hear(&mut self, line: String) -> Option<(String, u8)> {
         let Some((phase, percent)) = parse_progress(&line) else {
-            self.last.push_back(line);
-            if self.last.len() > LAST_LINES {
-                self.last.pop_front();
-            }
+            bounded::push(&mut self.last, line, LAST_LINES);
             return None;
         };
         if self.told.as_ref().is_some_and(|(of, at)| *of == phase && at.elapsed() < TELL_INTERVAL) {
