@@ -23,6 +23,11 @@ pub struct Ask<'a> {
 }
 
 impl Ask<'_> {
+    /// The `:id` of the path: what the caller names, as a command takes it.
+    pub fn target(&self) -> String {
+        self.params.get("id").to_owned()
+    }
+
     /// The agent whose process calls, an unknown one for a caller who has not proven to be a person; `None`
     /// for a person. The kernel is asked once per connection.
     pub fn caller(&self) -> Option<AgentId> {

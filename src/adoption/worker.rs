@@ -6,7 +6,7 @@ use super::{Command, api};
 use crate::accounts;
 use crate::agents::adopt::{self, Adopted};
 use crate::agents::{FileTouch, LogEntry, SpawnRequest, touched_by};
-use crate::api::{FieldError, Problem, Reply};
+use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
@@ -75,7 +75,7 @@ pub(super) fn wanted_provider<'a>(ask: &Ask<'a>) -> Result<Option<&'a str>, Prob
     let only = ask.request.query("provider").filter(|text| !text.is_empty());
     if let Some(id) = only.filter(|id| providers::by_id(id).is_none()) {
         let message = format!("provider {id:?} is not one; GET /api/providers lists them");
-        return Err(Problem::validation(vec![FieldError { field: "provider".into(), message }]));
+        return Err(Problem::invalid("provider", message));
     }
     Ok(only)
 }
@@ -265,7 +265,7 @@ pub fn adopt(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     };
     let (lineage, logs) = (adopted.lineage, Arc::clone(&host.logs));
     write(host, &adopted, &history, ask.now).inspect_err(|_| drop(logs.remove(lineage)))?;
-    let command = crate::core::Command::Adoption(Command::Adopt(Box::new(adopted)));
+    let command = Command::Adopt(Box::new(adopted)).into();
     Ok(Answer::Undoable(command, Box::new(move || drop(logs.remove(lineage)))))
 }
 

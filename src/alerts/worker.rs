@@ -1,7 +1,6 @@
 //! The thread that runs `notify.command`, one at a time.
 
 use super::Order;
-use crossbeam_channel::{Sender, bounded};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use svc_sys::process::{Processes, Spec, Stdin};
-use svc_sys::threads::Thread;
+use svc_sys::threads::Worker;
 
 /// One alert gets this long; then its program is ended with all that it started.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -29,15 +28,13 @@ const DESKTOP: [&str; 6] = [
 
 /// The running thread; it ends when this is dropped, and the program that it runs with it.
 pub struct Teller {
-    orders: Option<Sender<Order>>,
+    worker: Worker<Order>,
     is_over: Arc<AtomicBool>,
-    _thread: Thread,
 }
 
 impl Drop for Teller {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
-        self.orders.take();
     }
 }
 
@@ -46,26 +43,22 @@ impl Teller {
     ///
     /// Errors: no thread.
     pub fn start(project: PathBuf, processes: Arc<Processes>) -> io::Result<Self> {
-        let (orders, incoming) = bounded::<Order>(MAX_WAITING);
         let is_over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&is_over);
-        let thread = Thread::spawn("alerts", move || {
-            for order in incoming {
-                if ends.load(Ordering::Acquire) {
-                    break;
-                }
-                if let Err(why) = tell(&processes, &order, &project, &ends) {
-                    log::warn!("notify.command has not told \"{}\": {why}", order.title);
-                }
+        let worker = Worker::start("alerts", MAX_WAITING, move |order: Order| {
+            if ends.load(Ordering::Acquire) {
+                return;
+            }
+            if let Err(why) = tell(&processes, &order, &project, &ends) {
+                log::warn!("notify.command has not told \"{}\": {why}", order.title);
             }
         })?;
-        Ok(Self { orders: Some(orders), is_over, _thread: thread })
+        Ok(Self { worker, is_over })
     }
 
     /// Has it told, unless too many wait.
     pub fn order(&self, order: Order) {
-        let refused = self.orders.as_ref().and_then(|orders| orders.try_send(order).err());
-        if refused.is_some() {
+        if !self.worker.order(order) {
             log::warn!("notify.command is slower than what there is to tell: an alert was dropped");
         }
     }

@@ -16,12 +16,12 @@ use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use svc_base::sorted::Gather;
-use svc_sys::files::{replace, sync_folder};
+use svc_sys::files::{if_there, replace, sync_folder};
 use svc_sys::journal::{append_rotating, older_of};
 use svc_sys::regular;
 use svc_sys::reserve::{Lent, with_reserve};
@@ -138,11 +138,7 @@ impl Ahead {
 /// Errors: those of the system; the daemon must not start then, or it would forget what it has promised.
 pub fn recover(folder: &Path) -> io::Result<()> {
     let path = folder.join(PATH);
-    let log = match regular::read(&path) {
-        Ok(log) => log,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
+    let Some(log) = if_there(regular::read(&path))? else { return Ok(()) };
     // The last line may be cut off: nobody was told that it is there.
     let lines = log.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
     let entries: Vec<Entry> = lines.map_while(|line| serde_json::from_slice(line).ok()).collect();
@@ -165,10 +161,7 @@ pub fn recover(folder: &Path) -> io::Result<()> {
 /// Appends what the audit log lacks.
 fn missing_lines(folder: &Path, entries: &[Entry]) -> io::Result<()> {
     let path = folder.join(Journal::Audit.path());
-    let end = |path: &Path| match regular::read_end(path, SEARCHED_BYTES) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        other => other,
-    };
+    let end = |path: &Path| if_there(regular::read_end(path, SEARCHED_BYTES)).map(Option::unwrap_or_default);
     let (older, newer) = (end(&older_of(&path))?, end(&path)?);
     let mut there: HashMap<&[u8], usize> = HashMap::new();
     for line in older.split(|byte| *byte == b'\n').chain(newer.split(|byte| *byte == b'\n')) {
@@ -188,11 +181,7 @@ fn missing_lines(folder: &Path, entries: &[Entry]) -> io::Result<()> {
 }
 
 fn digest_of(path: &Path) -> io::Result<String> {
-    match regular::read(path) {
-        Ok(bytes) => Ok(digest(&bytes)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(digest(b"")),
-        Err(error) => Err(error),
-    }
+    Ok(digest(&if_there(regular::read(path))?.unwrap_or_default()))
 }
 
 fn digest(bytes: &[u8]) -> String {

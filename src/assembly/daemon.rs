@@ -245,7 +245,7 @@ fn count(host: &Host, server: &http::Server, hub: HubHandle) {
 
 /// The running threads. Fields in the order in which they end.
 struct Daemon {
-    _signals: Signals,
+    signals: Signals,
     phones: Arc<worker_door::Door>,
     server: http::Server,
     core: Core,
@@ -255,7 +255,7 @@ struct Daemon {
     indexing: Indexing,
     door: Option<Door>,
     /// Of documents, and of what the logs say.
-    _watches: (worker_documents::Watch, recall::Indexing),
+    watches: (worker_documents::Watch, recall::Indexing),
     processes: Arc<Processes>,
 }
 
@@ -332,7 +332,7 @@ impl Daemon {
         let watches = (watch_documents(&core, &project_dir)?, recall::Indexing::start(Arc::clone(&logs))?);
         let indexing = start_indexing(&core, &host)?;
         Ok(Self {
-            _signals: signals,
+            signals,
             phones,
             server,
             core,
@@ -341,41 +341,28 @@ impl Daemon {
             programs,
             indexing,
             door,
-            _watches: watches,
+            watches,
             processes,
         })
     }
 
     /// Waits until the state thread has ended, and takes everything apart.
     fn wait(self) {
-        let Self {
-            _signals: signals,
-            phones,
-            server,
-            core,
-            console: _,
-            state,
-            programs,
-            indexing,
-            door,
-            _watches: watches,
-            processes,
-        } = self;
-        state.wait();
-        drop(door);
-        drop(watches);
-        drop(core);
-        drop(indexing);
-        programs.stop();
-        phones.end();
-        server.stop(CONNECTION_GRACE);
-        let strays = processes.sweep_strays();
+        self.state.wait();
+        drop(self.door);
+        drop(self.watches);
+        drop(self.core);
+        drop(self.indexing);
+        self.programs.stop();
+        self.phones.end();
+        self.server.stop(CONNECTION_GRACE);
+        let strays = self.processes.sweep_strays();
         if strays.leaked > 0 {
             log::error!("leaked: {} processes could not be ended", strays.leaked);
         } else {
             log::info!("leaked: 0");
         }
-        drop(signals);
+        drop(self.signals);
     }
 }
 

@@ -12,11 +12,10 @@ use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use svc_sys::files::replace;
+use svc_sys::files::{if_there, replace};
 use svc_sys::regular;
 
 /// Makes `.svc` with access for its owner alone, and keeps it out of version control.
@@ -85,11 +84,8 @@ pub fn load_with(
 }
 
 fn read_object(path: &Path) -> Result<Map<String, Value>, String> {
-    let bytes = match regular::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Map::new()),
-        Err(error) => return Err(format!("{}: {error}", path.display())),
-    };
+    let found = if_there(regular::read(path)).map_err(|error| format!("{}: {error}", path.display()))?;
+    let Some(bytes) = found else { return Ok(Map::new()) };
     // A person edits this file: it is refused with the place of the fault rather than set aside.
     serde_json::from_slice(&bytes)
         .map_err(|error| format!("{} is not a JSON object: {error}", path.display()))
@@ -107,11 +103,7 @@ impl Reader<'_> {
     pub fn read<T: DeserializeOwned>(&self, document: Document) -> Result<Option<T>, String> {
         let path = self.folder.join(document.path());
         let named = |error: std::io::Error| format!("{}: {error}", path.display());
-        let bytes = match regular::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(named(error)),
-        };
+        let Some(bytes) = if_there(regular::read(&path)).map_err(named)? else { return Ok(None) };
         match serde_json::from_slice(&bytes) {
             Ok(value) => Ok(Some(value)),
             Err(error) => {

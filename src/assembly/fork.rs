@@ -8,7 +8,7 @@
 use super::fork_session::{self, cut};
 use super::host::Host;
 use super::spawn::begin;
-use crate::agents::api::{MAX_PROMPT_CHARS, target};
+use crate::agents::api::MAX_PROMPT_CHARS;
 use crate::agents::{Agent, Isolation, SpawnRequest};
 use crate::api::{Fields, Method, Problem, Route, schema_of};
 use crate::context::{brief, worker_brief};
@@ -70,7 +70,7 @@ pub(super) fn wish(fields: &mut Fields) -> Wish {
 fn fork(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     ask.state.health.writable()?;
     let wish = ask.request.read(wish)?;
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     let from = host.snapshots.beginning(agent, wish.turn)?;
     let told = told(host, ask, agent, &from)?;
     let words = wish.prompt.as_deref().unwrap_or(GO_ON);

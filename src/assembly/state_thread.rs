@@ -106,14 +106,9 @@ impl Core {
 
     /// Asks for something on behalf of `actor` and waits for the answer.
     pub fn call(&self, actor: Actor, command: Command) -> Response {
-        let (answer, wait) = bounded(1);
-        let gone = || crate::core::stopping().into();
-        if self.calls.send_timeout(Box::new((actor, command, answer)), CALL_TIMEOUT).is_err() {
-            return gone();
-        }
-        match wait.recv_timeout(CALL_TIMEOUT) {
+        match self.ask(actor, command).recv_timeout(CALL_TIMEOUT) {
             Ok(reply) => reply,
-            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => gone(),
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => crate::core::stopping().into(),
             Err(crossbeam_channel::RecvTimeoutError::Timeout) => {
                 let seconds = CALL_TIMEOUT.as_secs();
                 Problem::new(504, "timeout", format!("no answer within {seconds} s; look at /api/agents"))

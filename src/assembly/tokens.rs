@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use svc_base::base64;
+use svc_sys::files::if_there;
 use svc_sys::http::same_bytes;
 
 /// The variable with the operator's token.
@@ -289,14 +290,9 @@ fn shows(authorization: Option<&str>, token: &str) -> bool {
 /// The token of the file, or a new one where that says nothing.
 fn of_file(folder: &Path, make: impl FnOnce() -> io::Result<String>) -> io::Result<String> {
     let path = folder.join(FILE);
-    match svc_sys::regular::read_text(&path) {
-        Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
-        }
-        Ok(_) | Err(_) => {}
-    }
-    written(folder, make()?)
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let text = if_there(svc_sys::regular::read_text(&path)).map_err(named)?.unwrap_or_default();
+    if text.trim().is_empty() { written(folder, make()?) } else { Ok(text.trim().to_owned()) }
 }
 
 fn written(folder: &Path, token: String) -> io::Result<String> {

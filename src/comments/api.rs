@@ -1,9 +1,7 @@
 //! `/api/agents/:id/comments`.
 
 use super::{Command, MAX_LINES, MAX_QUOTE_CHARS, MAX_TEXT_CHARS, Side, worker};
-use crate::agents::api::target;
 use crate::api::{Fields, Method, Problem, Route, schema_of};
-use crate::core;
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::json;
 
@@ -47,7 +45,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Give an agent all open comments as one message",
             Write(OperatorOnly, |ask| {
                 let message = if ask.request.body.is_empty() { None } else { ask.request.read(words)? };
-                command(Command::Send { target: target(ask), message })
+                Ok(Command::Send { target: ask.target(), message }.into())
             }),
         )
         .body(|| schema_of(words))
@@ -61,7 +59,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Tick a comment, or open it again",
             Write(OperatorOnly, |ask| {
                 let done = ask.request.read(|fields| fields.boolean("done"))?.unwrap_or(true);
-                command(Command::Tick { target: target(ask), id: number(ask)?, done })
+                Ok(Command::Tick { target: ask.target(), id: number(ask)?, done }.into())
             }),
         )
         .body(|| schema_of(|fields| fields.boolean("done")))
@@ -70,14 +68,10 @@ pub fn routes() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/agents/:id/comments/:comment",
             "Remove a comment",
-            Write(OperatorOnly, |ask| command(Command::Remove { target: target(ask), id: number(ask)? })),
+            Write(OperatorOnly, |ask| Ok(Command::Remove { target: ask.target(), id: number(ask)? }.into())),
         )
         .replies(&[(200, "removed, id"), (404, "no such comment")]),
     ]
-}
-
-fn command(command: Command) -> Result<core::Command, Problem> {
-    Ok(core::Command::Comments(command))
 }
 
 /// Errors: 404 for what is no number.
@@ -87,7 +81,7 @@ fn number(ask: &Ask) -> Result<u64, Problem> {
 }
 
 fn words(fields: &mut Fields) -> Option<String> {
-    sized(fields, "message", false).filter(|text| !text.is_empty())
+    fields.text("message", MAX_TEXT_CHARS).filter(|text| !text.is_empty()).map(ToOwned::to_owned)
 }
 
 /// Lines, and what is said of them.
@@ -127,18 +121,6 @@ pub(super) fn wish(fields: &mut Fields) -> Wish {
     fields.validator.check(chars <= MAX_QUOTE_CHARS, "quote", || {
         format!("quote must have at most {MAX_QUOTE_CHARS} characters, it has {chars}; name fewer lines")
     });
-    let text = sized(fields, "text", true).unwrap_or_default();
+    let text = fields.required_text("text", MAX_TEXT_CHARS);
     Wish { path, line, last_line, side, quote, text }
-}
-
-fn sized(fields: &mut Fields, name: &str, is_required: bool) -> Option<String> {
-    fields.tell(name, || json!({"maxLength": MAX_TEXT_CHARS}));
-    let text =
-        if is_required { fields.required_string(name) } else { fields.string(name) }?.trim().to_owned();
-    let chars = text.chars().count();
-    fields.validator.check(chars <= MAX_TEXT_CHARS && !text.contains('\0'), name, || {
-        format!("{name} must have at most {MAX_TEXT_CHARS} characters and no NUL, it has {chars}")
-    });
-    fields.validator.check(!is_required || chars > 0, name, || format!("{name} must not be empty"));
-    Some(text)
 }

@@ -140,13 +140,12 @@ impl State {
 
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
-    let result = match command {
-        _ if all.health.writable().is_err() => all.health.writable().map(|()| Reply::ok(&json!({}))),
+    let result = all.health.writable().and_then(|()| match command {
         Command::Add(new) => add(all, cx, *new),
         Command::Send { target, message } => send(all, cx, &target, message.as_deref()),
         Command::Tick { target, id, done } => tick(all, cx, &target, id, done),
         Command::Remove { target, id } => remove(all, cx, &target, id),
-    };
+    });
     cx.answer(call, result);
 }
 

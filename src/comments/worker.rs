@@ -3,10 +3,8 @@
 use super::removed::Removed;
 use super::{Command, Comment, MAX_QUOTE_CHARS, New, Side, api, place_of};
 use crate::agents::Agent;
-use crate::agents::api::target;
 use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
-use crate::core;
 use crate::endpoint::{Answer, Ask};
 use crate::isolation::worker_diff::Look;
 use crate::snapshots::worker_diff::changed;
@@ -32,7 +30,7 @@ fn patch(host: &Host, agent: &Agent) -> Result<String, Problem> {
 /// `POST /api/agents/:id/comments`.
 pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let mut wish = ask.request.read(api::wish)?;
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     let path = ProjectPath::parse(&wish.path)?;
     let quote = match wish.side {
         Side::New => standing(host, agent, &path, &mut wish)?,
@@ -63,7 +61,7 @@ pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         quote,
         text: wish.text,
     };
-    Ok(Answer::Command(core::Command::Comments(Command::Add(Box::new(new)))))
+    Ok(Answer::Command(Command::Add(Box::new(new)).into()))
 }
 
 /// The lines of a file as it is now; the numbers are those in the agent's folder from then on.
@@ -95,7 +93,7 @@ fn standing(host: &Host, agent: &Agent, path: &ProjectPath, wish: &mut api::Wish
 
 /// `GET /api/agents/:id/comments`.
 pub fn list(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     let root = root(host, agent);
     let mut contents: BTreeMap<&str, Option<String>> = BTreeMap::new();
     let mut shown: Vec<Value> = Vec::new();

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use svc_base::bounded;
 use svc_sys::http::{is_own_page, same_bytes};
 use svc_sys::secrets;
 
@@ -68,10 +69,8 @@ impl Sessions {
         let text = secrets::random()?;
         let mut open = self.open();
         open.codes.retain(|code| now < code.until);
-        if open.codes.len() >= MAX_CODES {
-            open.codes.pop_front();
-        }
-        open.codes.push_back(Code { text: text.clone(), until: now + CODE_LIFE, only_seen });
+        let code = Code { text: text.clone(), until: now + CODE_LIFE, only_seen };
+        bounded::push(&mut open.codes, code, MAX_CODES);
         Ok(text)
     }
 
@@ -94,9 +93,6 @@ impl Sessions {
         let code = open.codes.remove(at).filter(|code| now < code.until && (is_seen || !code.only_seen));
         let Some(host) = code.and_then(|_| request.header("host")) else { return Ok(None) };
         let (cookie, key) = (secrets::random()?, secrets::random()?);
-        if open.sessions.len() >= MAX_SESSIONS {
-            open.sessions.pop_front();
-        }
         let halves = Halves {
             cookie: format!(
                 "{}={cookie}; HttpOnly; SameSite=Strict; Path={}/",
@@ -105,7 +101,8 @@ impl Sessions {
             ),
             key: key.clone(),
         };
-        open.sessions.push_back(Session { cookie, key, host: host.to_ascii_lowercase() });
+        let session = Session { cookie, key, host: host.to_ascii_lowercase() };
+        bounded::push(&mut open.sessions, session, MAX_SESSIONS);
         Ok(Some(halves))
     }
 

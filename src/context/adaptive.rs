@@ -1,7 +1,9 @@
 //! How full a context may get before its agent is rotated: learned per provider and role.
 
+use crate::usage::report::rounded;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
+use svc_base::bounded;
 
 /// The range of a learned threshold; one that a person has set beyond it is the end of the range there.
 pub const RANGE: (f64, f64) = (0.40, 0.95);
@@ -55,10 +57,7 @@ impl Profile {
         let moved = rounded(after - before);
         self.moved |= moved.abs() > STILL;
         self.sessions += 1;
-        self.moves.push_back(moved);
-        if self.moves.len() > CONVERGED_SESSIONS {
-            self.moves.pop_front();
-        }
+        bounded::push(&mut self.moves, moved, CONVERGED_SESSIONS);
     }
 
     /// Whether the threshold has found its place: ten sessions whose moves keep still or go to and fro about
@@ -69,8 +68,4 @@ impl Profile {
         let alternates = both && self.moves.iter().sum::<f64>().abs() <= -LOWER + STILL;
         self.moves.len() == CONVERGED_SESSIONS && self.moved && (still || alternates)
     }
-}
-
-fn rounded(fraction: f64) -> f64 {
-    (fraction * 10_000.0).round() / 10_000.0
 }

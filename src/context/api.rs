@@ -4,9 +4,8 @@ use super::briefing::{self, Subject};
 use super::worker_brief;
 use crate::api::{Method, Problem, Reply, Route, Validator};
 use crate::endpoint::{Access, Ask, Handler};
+use crate::memory::api::{MAX_ROLE_CHARS, is_role};
 use serde_json::json;
-
-const MAX_ROLE_CHARS: usize = 50;
 
 /// The routes of briefings.
 pub fn routes() -> Vec<Route<Handler>> {
@@ -41,9 +40,7 @@ fn preview(ask: &Ask) -> Result<Reply, Problem> {
     let role = query("role").unwrap_or_default();
     let provider = query("provider").unwrap_or(&ask.state.settings.config().default_provider);
     let mut validator = Validator::default();
-    let fits = (1..=MAX_ROLE_CHARS).contains(&role.len())
-        && role.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    validator.check(fits, "role", || {
+    validator.check(is_role(role), "role", || {
         format!("role must be 1 to {MAX_ROLE_CHARS} of the characters A-Z a-z 0-9 _-, it is {role:?}")
     });
     validator.check(crate::providers::by_id(provider).is_some(), "provider", || {

@@ -12,6 +12,7 @@ use crate::providers::Activity;
 use crate::usage::classifier::{hash, is_event};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
+use svc_base::bounded;
 
 /// Events scored.
 pub const WINDOW: usize = 200;
@@ -139,10 +140,7 @@ impl Window {
     }
 
     fn push(&mut self, seen: Seen) {
-        self.seen.push_back(seen);
-        if self.seen.len() > WINDOW {
-            self.seen.pop_front();
-        }
+        bounded::push(&mut self.seen, seen, WINDOW);
         self.count += 1;
     }
 

@@ -73,7 +73,7 @@ fn list(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn declare(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Coordination(ask.request.read(|fields| declaration(fields, ask.find_caller))?))
+    Ok(ask.request.read(|fields| declaration(fields, ask.find_caller))?.into())
 }
 
 fn declaration(fields: &mut Fields, caller: Caller) -> Command {
@@ -86,7 +86,7 @@ fn declaration(fields: &mut Fields, caller: Caller) -> Command {
 }
 
 fn complete(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Coordination(ask.request.read(|fields| completion(fields, ask.find_caller))?))
+    Ok(ask.request.read(|fields| completion(fields, ask.find_caller))?.into())
 }
 
 fn completion(fields: &mut Fields, caller: Caller) -> Command {

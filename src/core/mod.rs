@@ -166,6 +166,12 @@ macro_rules! model {
             Shutdown { keep: bool },
         }
 
+        $($(impl From<crate::$feature::$Wish> for Command {
+            fn from(wish: crate::$feature::$Wish) -> Self {
+                Self::$Name(wish)
+            }
+        })?)*
+
         /// A fact.
         #[derive(Debug, Clone, svc_base::recorded::Recorded)]
         pub enum Event {

@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::bounded;
 use svc_base::machine::Machine;
 
 const MIB: u64 = 1 << 20;
@@ -157,10 +158,7 @@ pub const ASKED: Duration = Duration::from_millis(200);
 
 impl Runs {
     fn add(&mut self, peak: u64, now: Time) {
-        if self.peaks.len() >= MAX_RUNS {
-            self.peaks.pop_front();
-        }
-        self.peaks.push_back(peak);
+        bounded::push(&mut self.peaks, peak, MAX_RUNS);
         self.at = now;
     }
 
@@ -416,10 +414,7 @@ fn forget(all: &mut All, id: AgentId) -> Option<Use> {
 /// An agent of this kind has held so many bytes.
 fn note(all: &mut All, cx: &mut Context, kind: Kind, peak: u64) {
     let kinds = Arc::make_mut(&mut Arc::make_mut(&mut all.governor).kinds);
-    if !kinds.contains_key(&kind) && kinds.len() >= MAX_KINDS {
-        let oldest = kinds.iter().min_by_key(|(_, runs)| runs.at).map(|(kind, _)| kind.clone());
-        oldest.map(|kind| kinds.remove(&kind));
-    }
+    bounded::make_room(kinds, &kind, MAX_KINDS, |runs| runs.at);
     kinds.entry(kind).or_default().add(peak, cx.now);
     cx.push(Effect::Put(Document::Governor, Durability::Soon));
 }

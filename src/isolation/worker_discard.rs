@@ -4,7 +4,6 @@
 use super::worker_merge::{TURN, remove, settled_tip};
 use super::worker_worktree::Place;
 use super::{Command, Merged};
-use crate::agents::api::target;
 use crate::api::Problem;
 use crate::assembly::host::Host;
 use crate::endpoint::{Answer, Ask};
@@ -14,7 +13,7 @@ use std::sync::PoisonError;
 /// `POST /api/agents/:id/discard`.
 pub fn discard(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     ask.state.health.writable()?;
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::open(host, agent)?;
     let (id, name) = (agent.id, &agent.name);
@@ -40,7 +39,7 @@ pub fn discard(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let branch = place.branch.clone();
     let gone =
         Merged { agent: id, commit: None, branch, into: String::new(), files: vec![], removes: true, reply };
-    let command = crate::core::Command::Isolation(Command::Merged(Box::new(gone)));
+    let command = Command::Merged(Box::new(gone)).into();
     // From here on no record names the worktree, so that nothing can be started in it meanwhile.
     Ok(Answer::Followed(command, Box::new(move |reply| remove(&place, id, reply))))
 }

@@ -4,7 +4,6 @@
 use super::worker_worktree::Place;
 use super::{Command, Fetched};
 use crate::agents::Agent;
-use crate::agents::api::target;
 use crate::api::Problem;
 use crate::assembly::host::Host;
 use crate::endpoint::{Answer, Ask};
@@ -22,7 +21,7 @@ static TURN: Mutex<()> = Mutex::new(());
 /// The handler.
 pub fn fetch(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     ask.state.health.writable()?;
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     let Some(name) = &agent.runner else {
         let text = format!("{} works here; svc diff and svc merge see its work as it is", agent.name);
         return Err(Problem::new(409, "not_on_runner", text));
@@ -32,7 +31,7 @@ pub fn fetch(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     // What it has not committed is taken along as a commit once nobody writes there any more.
     let settles = !agent.status.is_live();
     let fetched = take_home(&host.processes, &here, runner, agent, settles)?;
-    Ok(Answer::Command(crate::core::Command::Isolation(Command::Fetched(Box::new(fetched)))))
+    Ok(Answer::Command(Command::Fetched(Box::new(fetched)).into()))
 }
 
 /// Brings what an agent has committed there into its branch here.

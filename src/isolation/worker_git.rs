@@ -32,22 +32,14 @@ const VARIABLES: [(&str, &str); 7] = [
 const ALONE: [(&str, &str); 3] =
     [("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_ATTR_NOSYSTEM", "1")];
 /// For the few calls on the real git folder, which touch no content of files: these win over its settings.
-const SETTINGS: [&str; 16] = [
-    "-c",
+const SETTINGS: [&str; 8] = [
     "core.hooksPath=/dev/null",
-    "-c",
     "core.fsmonitor=false",
-    "-c",
     "core.attributesFile=/dev/null",
-    "-c",
     "core.pager=cat",
-    "-c",
     "gc.auto=0",
-    "-c",
     "maintenance.auto=false",
-    "-c",
     "submodule.recurse=false",
-    "-c",
     "protocol.allow=never",
 ];
 
@@ -154,8 +146,7 @@ impl Git {
         };
         let places = [("GIT_DIR", &shadow.real.own), ("GIT_WORK_TREE", &shadow.real.top)];
         let places = places.map(|(name, path)| (OsString::from(name), path.clone().into()));
-        let all: Vec<&str> = SETTINGS.iter().chain(args).copied().collect();
-        self.start(&all, &alone(places), WRITE_LIMIT).map_err(failed)
+        self.start(&set(&SETTINGS, args), &alone(places), WRITE_LIMIT).map_err(failed)
     }
 
     fn capture(&self, args: &[&str], limit: Duration) -> Result<Captured, Problem> {
@@ -194,13 +185,10 @@ impl Git {
         // Not as `core.worktree` has it: that could lead anywhere.
         let top = self.folder.ancestors().find(holds_git);
         let top = top.unwrap_or(&self.folder).to_path_buf();
-        let ask = |args: &[&str]| {
-            let all: Vec<&str> = SETTINGS.iter().chain(args).copied().collect();
-            match self.start(&all, &[], LIMIT) {
-                Ok(said) if said.is_success() => Ok(said.stdout),
-                Ok(said) => Err(Refused::Said(said)),
-                Err(error) => Err(Refused::Failed(error)),
-            }
+        let ask = |args: &[&str]| match self.start(&set(&SETTINGS, args), &[], LIMIT) {
+            Ok(said) if said.is_success() => Ok(said.stdout),
+            Ok(said) => Err(Refused::Said(said)),
+            Err(error) => Err(Refused::Failed(error)),
         };
         let found = ask(&["rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir"])?;
         let found = String::from_utf8_lossy(&found);
@@ -274,11 +262,19 @@ fn alone(places: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<(OsStrin
     alone.chain(places).collect()
 }
 
+/// The arguments of a call for which these settings win over those of git's files.
+pub fn set<'a>(settings: &[&'a str], args: &[&'a str]) -> Vec<&'a str> {
+    settings.iter().flat_map(|setting| ["-c", setting]).chain(args.iter().copied()).collect()
+}
+
 fn failed(error: String) -> Problem {
     Problem::new(502, "git_failed", error)
 }
 
-fn succeeded(said: &Captured) -> Result<String, Problem> {
+/// What it has printed, where it has succeeded.
+///
+/// Errors: 502 `git_failed` with git's own words.
+pub(super) fn succeeded(said: &Captured) -> Result<String, Problem> {
     if said.is_success() {
         return Ok(String::from_utf8_lossy(&said.stdout).trim_end_matches('\n').to_owned());
     }

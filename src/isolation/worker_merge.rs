@@ -10,11 +10,10 @@
 
 use super::api::{Wish, wish};
 use super::changes::Change;
-use super::worker_git::{Git, words};
+use super::worker_git::{Git, succeeded, words};
 use super::worker_worktree::{OwnIndex, Place, add, changed_files, changes, list};
 use super::{Command, Merged};
 use crate::agents::Agent;
-use crate::agents::api::target;
 use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::core::ids::AgentId;
@@ -33,7 +32,7 @@ pub(super) static TURN: Mutex<()> = Mutex::new(());
 pub fn merge(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     ask.state.health.writable()?;
     let wish = ask.request.read(wish)?;
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::open(host, agent)?;
     let runs = agent.status.is_live();
@@ -70,7 +69,7 @@ pub fn merge(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         files,
         removes,
     };
-    let command = crate::core::Command::Isolation(Command::Merged(Box::new(merged)));
+    let command = Command::Merged(Box::new(merged)).into();
     if !removes {
         return Ok(Answer::Command(command));
     }
@@ -126,20 +125,13 @@ pub(super) fn settled_tip(place: &Place, agent: &Agent, rehearses: bool) -> Resu
     let subject = format!("Work of {} that it has not committed itself", agent.name);
     if rehearses {
         let (_index, tree) = OwnIndex::of(&tree)?;
-        added(&add(&tree, &["--all"])?)?;
+        succeeded(&add(&tree, &["--all"])?)?;
         let files = tree.write(&["write-tree"])?;
         return tree.write(&["commit-tree", "-p", "HEAD", "-m", &subject, &files]);
     }
-    added(&add(&tree, &["--all"])?)?;
+    succeeded(&add(&tree, &["--all"])?)?;
     tree.write(&["commit", "--quiet", "--no-verify", "-m", &subject])?;
     tip_of(place)
-}
-
-fn added(said: &Captured) -> Result<(), Problem> {
-    if said.is_success() {
-        return Ok(());
-    }
-    Err(Problem::new(502, "git_failed", format!("git failed: {}", words(said))))
 }
 
 /// A merge that is about to be done.

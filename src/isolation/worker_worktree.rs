@@ -12,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use svc_base::folders::WORKTREES;
+use svc_sys::files::missing_is_fine;
 use svc_sys::process::{Captured, Processes};
 
 /// What belongs to svc in a worktree, and never to the agent's work.
@@ -257,14 +258,12 @@ impl OwnIndex {
         let name = format!("svc-index-{:016x}", svc_sys::clock::random());
         let copy = real.with_file_name(name);
         let own = Self(copy.clone());
-        match copied(&real, &copy) {
-            // A repository without a commit may have none yet.
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                let text = format!("the index of {} cannot be copied: {error}", git.folder().display());
-                Err(Problem::new(502, "git_failed", text))
-            }
-            _ => Ok((own, git.var("GIT_INDEX_FILE", copy))),
-        }
+        // A repository without a commit may have none yet.
+        copied(&real, &copy).or_else(missing_is_fine).map_err(|error| {
+            let text = format!("the index of {} cannot be copied: {error}", git.folder().display());
+            Problem::new(502, "git_failed", text)
+        })?;
+        Ok((own, git.var("GIT_INDEX_FILE", copy)))
     }
 }
 

@@ -12,7 +12,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             Method::Post,
             "/api/journalist/cycle",
             "Write down what agents did, now",
-            Handler::Write(Access::Anyone, |_| Ok(crate::core::Command::Journalist(Command::Cycle))),
+            Handler::Write(Access::Anyone, |_| Ok(Command::Cycle.into())),
         )
         .replies(&[(200, "ok, cycle, changed"), (500, "the documents cannot be written")]),
     ]

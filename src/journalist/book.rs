@@ -6,6 +6,7 @@ use crate::core::time::{Time, rfc3339};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use svc_base::bounded;
 use svc_base::fence::one_line;
 
 /// Workspaces kept; the one without news for longest goes first.
@@ -88,28 +89,14 @@ impl Note {
 impl Book {
     /// The workspace of a working directory, made when there is none.
     pub fn workspace(&mut self, dir: &str) -> &mut Workspace {
-        if !self.workspaces.contains_key(dir) && self.workspaces.len() >= MAX_WORKSPACES {
-            let stalest = self
-                .workspaces
-                .iter()
-                .min_by_key(|(_, workspace)| workspace.last())
-                .map(|(dir, _)| dir.clone());
-            if let Some(stalest) = stalest {
-                self.workspaces.remove(&stalest);
-            }
-        }
+        bounded::make_room(&mut self.workspaces, dir, MAX_WORKSPACES, |workspace| workspace.last());
         Arc::make_mut(self.workspaces.entry(dir.to_owned()).or_default())
     }
 
     /// Notes where an agent is in its life.
     pub fn agent(&mut self, agent: &Agent, now: Time) {
         let agents = &mut self.workspace(&agent.working_dir).agents;
-        if !agents.contains_key(&agent.lineage_id) && agents.len() >= MAX_AGENTS {
-            let stalest = agents.iter().min_by_key(|(_, note)| note.at).map(|(id, _)| *id);
-            if let Some(stalest) = stalest {
-                agents.remove(&stalest);
-            }
-        }
+        bounded::make_room(agents, &agent.lineage_id, MAX_AGENTS, |note| note.at);
         let status = if agent.status.is_live() {
             "at work".to_owned()
         } else {
@@ -136,7 +123,7 @@ impl Book {
     /// Notes a decision unless it is known.
     pub fn decision(&mut self, note: Note) {
         if self.decisions.iter().all(|known| known.text != note.text || known.workspace != note.workspace) {
-            push(&mut self.decisions, note, MAX_DECISIONS);
+            bounded::push(&mut self.decisions, note, MAX_DECISIONS);
         }
     }
 }
@@ -149,12 +136,7 @@ impl Workspace {
 
     /// A file was written.
     pub fn written(&mut self, path: &str, by: &str, now: Time) {
-        if !self.files.contains_key(path) && self.files.len() >= MAX_FILES {
-            let stalest = self.files.iter().min_by_key(|(_, note)| note.at).map(|(path, _)| path.clone());
-            if let Some(stalest) = stalest {
-                self.files.remove(&stalest);
-            }
-        }
+        bounded::make_room(&mut self.files, path, MAX_FILES, |note| note.at);
         let note = self.files.entry(path.to_owned()).or_insert(FileNote {
             writes: 0,
             last_by: String::new(),
@@ -168,7 +150,7 @@ impl Workspace {
     /// Something failed; a repetition moves to the end.
     pub fn failed(&mut self, note: Note) {
         self.failures.retain(|known| known.text != note.text);
-        push(&mut self.failures, note, MAX_NOTES);
+        bounded::push(&mut self.failures, note, MAX_NOTES);
     }
 
     /// The same thing has succeeded: what stood of it is over.
@@ -180,16 +162,9 @@ impl Workspace {
     /// A question was asked that nobody has answered.
     pub fn asked(&mut self, note: Note) {
         if self.questions.iter().all(|known| known.text != note.text) {
-            push(&mut self.questions, note, MAX_NOTES);
+            bounded::push(&mut self.questions, note, MAX_NOTES);
         }
     }
-}
-
-fn push(list: &mut VecDeque<Note>, note: Note, max: usize) {
-    while list.len() >= max {
-        list.pop_front();
-    }
-    list.push_back(note);
 }
 
 /// One line of at most [`NOTE_CHARS`] characters.

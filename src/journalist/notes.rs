@@ -7,6 +7,7 @@ use crate::providers::Activity;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::Path;
+use svc_base::bounded;
 
 /// Tool calls of one agent whose end is awaited; the oldest is forgotten.
 const MAX_OPEN: usize = 64;
@@ -67,10 +68,8 @@ pub fn take(
             let command = ["command", "cmd"].iter().find_map(|name| input.get(name).and_then(Value::as_str));
             let what =
                 command.or(path.as_deref()).map_or_else(|| name.clone(), |what| format!("{name} {what}"));
-            if open.len() >= MAX_OPEN {
-                open.pop_front();
-            }
-            open.push_back(Call { id: id.clone(), what, writes: path.clone().filter(|_| *writes) });
+            let call = Call { id: id.clone(), what, writes: path.clone().filter(|_| *writes) };
+            bounded::push(open, call, MAX_OPEN);
         }
         Activity::ToolEnded { id, error, output } => {
             let Some(at) = open.iter().position(|call| call.id == *id) else { return };

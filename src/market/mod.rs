@@ -142,10 +142,8 @@ pub fn check_id(id: &str) -> Result<(), Problem> {
     if id.len() <= MAX_ID_BYTES && id.split('-').all(is_word) {
         return Ok(());
     }
-    let mut validator = Validator::default();
-    validator
-        .fail("id", format!("id must be words of a-z 0-9 joined by -, at most {MAX_ID_BYTES} characters"));
-    validator.finish()
+    let message = format!("id must be words of a-z 0-9 joined by -, at most {MAX_ID_BYTES} characters");
+    Err(Problem::invalid("id", message))
 }
 
 /// The installed skills.

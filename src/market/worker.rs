@@ -176,7 +176,7 @@ fn keep(
     ask.state.health.writable()?;
     let skill = Installed::new(id, &offer.listed, &offer.content, offer.origin, ask.now);
     let saved = worker_files::save(&host.project, &skill, &offer.content)?;
-    let command = crate::core::Command::Market(Command::Keep(Box::new(skill)));
+    let command = Command::Keep(Box::new(skill)).into();
     // Whether it is called or dropped, the closure goes after the core has answered, and the claim with it.
     let undo = move || {
         let _busy = busy;
@@ -197,7 +197,7 @@ pub fn remove(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         let _busy = busy;
         removed.undo();
     };
-    let command = crate::core::Command::Market(Command::Forget(id.to_owned()));
+    let command = Command::Forget(id.to_owned()).into();
     Ok(Answer::Undoable(command, Box::new(undo)))
 }
 
@@ -219,5 +219,5 @@ pub fn rate(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let answer =
         Marketplace::rate(base_url(ask), id, rating).map_err(|trouble| trouble.problem(base_url(ask)))?;
     let command = Command::Rated { id: id.to_owned(), rating, answer };
-    Ok(Answer::Command(crate::core::Command::Market(command)))
+    Ok(Answer::Command(command.into()))
 }

@@ -5,7 +5,7 @@ use crate::api::Problem;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use svc_sys::files::replace;
+use svc_sys::files::{missing_is_fine, replace};
 
 /// Where skills are installed, below the project.
 pub const FOLDER: &str = ".svc/skills";
@@ -120,8 +120,4 @@ pub fn sweep(project: &Path) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
-}
-
-fn missing_is_fine(error: io::Error) -> io::Result<()> {
-    if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }

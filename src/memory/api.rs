@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 
 const CONSTRAINT_CHARS: (usize, usize) = (3, 500);
 const MAX_CATEGORY_CHARS: usize = 40;
-const MAX_ROLE_CHARS: usize = 50;
+/// Characters of a role.
+pub const MAX_ROLE_CHARS: usize = 50;
 const MAX_AGENT_CHARS: usize = 64;
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 500;
@@ -45,7 +46,7 @@ fn constraint_routes() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/memory/constraints/:hash",
             "Lift a rule",
-            Write(Anyone, |ask| command(Command::RemoveConstraint(ask.params.get("hash").to_owned()))),
+            Write(Anyone, |ask| Ok(Command::RemoveConstraint(ask.params.get("hash").to_owned()).into())),
         )
         .replies(&[(200, "removed"), (404, "no such rule")]),
     ]
@@ -101,16 +102,12 @@ fn discovery_routes() -> Vec<Route<Handler>> {
     ]
 }
 
-fn command(command: Command) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Memory(command))
-}
-
 fn constraints(ask: &Ask) -> Result<Reply, Problem> {
     Ok(Reply::ok(&json!({"constraints": ask.state.memory.constraints()})))
 }
 
 fn add_constraint(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    command(ask.request.read(constraint)?)
+    Ok(ask.request.read(constraint)?.into())
 }
 
 fn constraint(fields: &mut Fields) -> Command {
@@ -126,7 +123,7 @@ fn constraint(fields: &mut Fields) -> Command {
 }
 
 fn add_discovery(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    command(Command::AddDiscovery(ask.request.read(discovery)?))
+    Ok(Command::AddDiscovery(ask.request.read(discovery)?).into())
 }
 
 fn discovery(fields: &mut Fields) -> NewDiscovery {
@@ -154,7 +151,8 @@ fn discovery(fields: &mut Fields) -> NewDiscovery {
     }
 }
 
-fn is_role(role: &str) -> bool {
+/// Whether it is a role's name.
+pub fn is_role(role: &str) -> bool {
     (1..=MAX_ROLE_CHARS).contains(&role.len())
         && role.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
@@ -180,14 +178,9 @@ fn sized(fields: &mut Fields, name: &str, (min, max): (usize, usize)) -> Option<
 
 /// A whole number of the query, from 1 to `max`.
 fn number(request: &Request, name: &str, default: usize, max: usize) -> Result<usize, Problem> {
-    let Some(text) = request.query(name) else { return Ok(default) };
-    let value = text.parse::<usize>().ok().filter(|n| (1..=max).contains(n));
     let mut validator = Validator::default();
-    validator.check(value.is_some(), name, || {
-        format!("{name} must be a whole number from 1 to {max}, it is {text:?}")
-    });
-    validator.finish()?;
-    Ok(value.unwrap_or(default))
+    let number = validator.whole_number(name, request.query(name), default, max);
+    validator.finish().map(|()| number)
 }
 
 fn roles(ask: &Ask) -> Result<Reply, Problem> {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use svc_base::bounded;
 use svc_base::sorted::Gather;
 
 /// Handoffs kept for one role; the oldest goes first.
@@ -65,19 +66,11 @@ impl Chains {
     }
 
     fn push(&mut self, role: &str, entry: ChainEntry) {
-        if !self.by_role.contains_key(role) && self.by_role.len() >= MAX_ROLES {
-            let last = |chain: &VecDeque<Arc<ChainEntry>>| chain.back().map(|entry| entry.ts.clone());
-            let oldest = self.by_role.iter().min_by_key(|(_, chain)| last(chain));
-            if let Some(oldest) = oldest.map(|(role, _)| role.clone()) {
-                self.by_role.remove(&oldest);
-            }
-        }
+        let last = |chain: &VecDeque<Arc<ChainEntry>>| chain.back().map(|entry| entry.ts.clone());
+        bounded::make_room(&mut self.by_role, role, MAX_ROLES, last);
         let chain = self.by_role.entry(role.to_owned()).or_default();
         let rotation_n = chain.back().map_or(1, |last| last.rotation_n + 1);
-        chain.push_back(Arc::new(ChainEntry { rotation_n, ..entry }));
-        while chain.len() > MAX_CHAIN {
-            chain.pop_front();
-        }
+        bounded::push(chain, Arc::new(ChainEntry { rotation_n, ..entry }), MAX_CHAIN);
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
+use svc_base::bounded;
 use svc_base::chunked::ChunkedMap;
 use svc_base::sorted::{self, Gather};
 
@@ -92,12 +93,7 @@ impl Counts {
     }
 
     fn touch(&mut self, path: &str) {
-        if !self.files.contains_key(path) && self.files.len() >= MAX_FILES {
-            let least = self.files.iter().min_by_key(|(_, count)| **count).map(|(path, _)| path.clone());
-            if let Some(least) = least {
-                self.files.remove(&least);
-            }
-        }
+        bounded::make_room(&mut self.files, path, MAX_FILES, |count| *count);
         let count = self.files.entry(path.to_owned()).or_default();
         *count = count.saturating_add(1);
     }

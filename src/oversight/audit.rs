@@ -37,16 +37,8 @@ impl Query {
     /// Reads the query string; every fault is named.
     pub fn parse(request: &Request) -> Result<Self, Problem> {
         let mut validator = Validator::default();
-        let mut query = Self { limit: DEFAULT_LIMIT, before: None, event: None };
-        if let Some(text) = request.query("limit") {
-            match text.parse() {
-                Ok(limit) if (1..=MAX_LIMIT).contains(&limit) => query.limit = limit,
-                _ => {
-                    let rule = format!("limit must be a whole number from 1 to {MAX_LIMIT}, it is {text:?}");
-                    validator.fail("limit", rule);
-                }
-            }
-        }
+        let limit = validator.whole_number("limit", request.query("limit"), DEFAULT_LIMIT, MAX_LIMIT);
+        let mut query = Self { limit, before: None, event: None };
         if let Some(text) = request.query("before").filter(|text| !text.is_empty()) {
             query.before = Time::parse(text);
             validator.check(query.before.is_some(), "before", || {

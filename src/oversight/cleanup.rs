@@ -111,12 +111,10 @@ pub fn due(all: &mut All, cx: &mut Context) {
     let cleanup = Arc::make_mut(&mut all.cleanup);
     cleanup.is_running = true;
     cleanup.last = Some(Run { at: cx.now, outcome: Outcome::default() });
-    let before =
-        |kept: Duration| Time(cx.now.0.saturating_sub(u64::try_from(kept.as_millis()).unwrap_or(u64::MAX)));
     let order = Order {
-        logs_before: before(LOGS_KEPT),
-        plans_before: before(PLANS_KEPT),
-        worktrees_before: before(WORKTREES_KEPT),
+        logs_before: cx.now - LOGS_KEPT,
+        plans_before: cx.now - PLANS_KEPT,
+        worktrees_before: cx.now - WORKTREES_KEPT,
         worktrees_in_use: all.agents.iter().filter_map(|agent| agent.worktree.clone()).collect(),
     };
     cx.push(Effect::Cleanup(order));

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use svc_base::bounded;
 use svc_base::fence::{fenced, one_line};
 
 /// Reviews kept; the oldest goes first.
@@ -143,7 +144,7 @@ pub fn routes() -> Vec<Route<Handler>> {
 }
 
 fn parse(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Pm(ask.request.read(|fields| wish(fields, ask.find_caller))?))
+    Ok(ask.request.read(|fields| wish(fields, ask.find_caller))?.into())
 }
 
 fn wish(fields: &mut Fields, caller: &dyn Fn() -> Option<AgentId>) -> Command {
@@ -312,8 +313,5 @@ fn give(all: &mut All, cx: &mut Context, call: CallId, begun: Time, mut review: 
     );
     cx.push(Effect::Put(Document::PmReviews, Durability::BeforeReply));
     cx.reply(call, Reply::ok(&review));
-    pm.history.push_back(Arc::new(review));
-    while pm.history.len() > MAX_HISTORY {
-        pm.history.pop_front();
-    }
+    bounded::push(&mut pm.history, Arc::new(review), MAX_HISTORY);
 }

@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use svc_base::bounded;
 use svc_base::recorded::{Reader, Recorded};
 
 /// Between two snapshots.
@@ -189,7 +190,7 @@ pub fn snapshot(all: &mut All, cx: &mut Context) {
     };
     let snapshots = &mut Arc::make_mut(&mut all.timeline).snapshots;
     let lives = snapshot.active > 0;
-    push(Arc::make_mut(snapshots), snapshot, MAX_SNAPSHOTS);
+    bounded::push(Arc::make_mut(snapshots), Arc::new(snapshot.into()), MAX_SNAPSHOTS);
     if lives {
         // Silence of living agents is a part of the history, too.
         changed(all, cx.now);
@@ -229,15 +230,8 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         detail: detail.unwrap_or_default(),
     };
     let events = &mut Arc::make_mut(&mut all.timeline).events;
-    push(Arc::make_mut(events), happened, MAX_EVENTS);
+    bounded::push(Arc::make_mut(events), Arc::new(happened.into()), MAX_EVENTS);
     cx.push(Effect::Put(Document::Timeline, Durability::Soon));
-}
-
-fn push<T>(list: &mut VecDeque<Arc<Kept<T>>>, item: T, max: usize) {
-    list.push_back(Arc::new(item.into()));
-    if list.len() > max {
-        list.pop_front();
-    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use crate::assembly::host::Host;
 use crate::core::Journal;
 use crate::endpoint::{Answer, Ask};
 use serde_json::{Value, json};
-use std::io::ErrorKind;
 use std::path::Path;
+use svc_sys::files::if_there;
 use svc_sys::journal::older_of;
 use svc_sys::regular;
 
@@ -29,11 +29,8 @@ pub fn list(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 
 /// The entries, if the end of the journal has all that are asked for and one more.
 fn last(query: &Query, path: &Path) -> Result<Option<Vec<Value>>, Problem> {
-    let end = match regular::read_end(path, END_BYTES) {
-        Ok(end) => end,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(path, &error)),
-    };
+    let end = if_there(regular::read_end(path, END_BYTES)).map_err(|error| unreadable(path, &error))?;
+    let Some(end) = end else { return Ok(None) };
     let end = String::from_utf8_lossy(&end);
     // The first line may have lost its beginning.
     let whole = end.split_once('\n').map_or("", |(_, rest)| rest);
@@ -43,11 +40,8 @@ fn last(query: &Query, path: &Path) -> Result<Option<Vec<Value>>, Problem> {
 
 /// At most a little over [`Journal::max_bytes`].
 fn read(path: &Path) -> Result<String, Problem> {
-    match regular::read(path) {
-        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(unreadable(path, &error)),
-    }
+    let bytes = if_there(regular::read(path)).map_err(|error| unreadable(path, &error))?;
+    Ok(String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned())
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Problem {

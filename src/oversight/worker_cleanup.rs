@@ -4,7 +4,6 @@ use super::cleanup::{Order, Outcome, Report};
 use crate::agents::worker_log::LogStore;
 use crate::core::time::Time;
 use crate::isolation::worker_worktree;
-use crossbeam_channel::{Sender, bounded};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 use svc_base::folders::WORKTREES;
 use svc_sys::process::Processes;
-use svc_sys::threads::Thread;
+use svc_sys::threads::Worker;
 
 /// Worktrees looked at in one cleanup; the rest waits for the next one.
 const MAX_WORKTREES: usize = 100;
@@ -22,15 +21,13 @@ const PLAN: &str = "recommended-team";
 
 /// The running thread; it ends when this is dropped, after the step under way.
 pub struct Cleaner {
-    orders: Option<Sender<Order>>,
+    worker: Worker<Order>,
     is_closing: Arc<AtomicBool>,
-    _thread: Thread,
 }
 
 impl Drop for Cleaner {
     fn drop(&mut self) {
         self.is_closing.store(true, Ordering::Release);
-        self.orders.take();
     }
 }
 
@@ -51,25 +48,19 @@ impl Cleaner {
         processes: Arc<Processes>,
         report: impl Fn(Report) + Send + 'static,
     ) -> io::Result<Self> {
-        // The core gives one order at a time.
-        let (orders, incoming) = bounded::<Order>(1);
         let is_closing = Arc::new(AtomicBool::new(false));
         let means = Means { project, logs, processes, is_closing: Arc::clone(&is_closing) };
-        let thread = Thread::spawn("cleanup", move || {
-            for order in incoming {
-                report(Report(means.clean(&order)));
-            }
-        })?;
-        Ok(Self { orders: Some(orders), is_closing, _thread: thread })
+        // The core gives one order at a time.
+        let work = move |order: Order| report(Report(means.clean(&order)));
+        Ok(Self { worker: Worker::start("cleanup", 1, work)?, is_closing })
     }
 
     /// Has it done.
     ///
     /// Errors: the thread is behind or gone, as a report.
     pub fn order(&self, order: Order) -> Result<(), Report> {
-        let is_taken = self.orders.as_ref().is_some_and(|orders| orders.try_send(order).is_ok());
         let errors = vec!["its thread is behind".to_owned()];
-        is_taken.then_some(()).ok_or_else(|| Report(Outcome { errors, ..Outcome::default() }))
+        self.worker.order(order).then_some(()).ok_or_else(|| Report(Outcome { errors, ..Outcome::default() }))
     }
 }
 

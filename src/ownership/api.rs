@@ -40,7 +40,7 @@ fn list(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn may_write(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Ownership(ask.request.read(|fields| wish(fields, ask.find_caller))?))
+    Ok(ask.request.read(|fields| wish(fields, ask.find_caller))?.into())
 }
 
 fn wish(fields: &mut Fields, caller: &dyn Fn() -> Option<AgentId>) -> Command {

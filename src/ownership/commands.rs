@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::bounded;
 use svc_base::folders::{DECISIONS_FILE, MAP_FILE};
 use svc_base::scopes::{self, owns};
 use svc_base::sorted::{self, Gather};
@@ -194,21 +195,14 @@ fn may_reach(project: &Path, agent: &Agent, text: &str) -> bool {
 
 /// When a call began whose beginning is heard `now`; the agent's record has not taken it in yet.
 fn from(agent: &Agent, now: Time, is_late: bool) -> Time {
-    let earliest = before(now, if is_late { TOLD_LATE } else { HEARD_LATE });
+    let earliest = now - if is_late { TOLD_LATE } else { HEARD_LATE };
     agent.last_activity.max(earliest).min(now)
 }
 
-fn before(time: Time, length: Duration) -> Time {
-    Time(time.0.saturating_sub(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)))
-}
-
 fn begun(commands: &mut Commands, agent: &Agent, call: &str, text: String, detached: bool, from: Time) {
-    if commands.ran.len() >= MAX_COMMANDS {
-        commands.ran.pop_front();
-    }
     let (agent, lineage) = (agent.id, agent.lineage_id);
     let ran = Ran { agent, lineage, call: call.into(), text: text.into(), from, to: None, detached };
-    commands.ran.push_back(ran);
+    bounded::push(&mut commands.ran, ran, MAX_COMMANDS);
 }
 
 /// Ends those that run and fit; whether there was one.
@@ -232,11 +226,7 @@ pub fn agent_ended(all: &mut All, now: Time, id: AgentId) {
 
 /// A file was written by a tool call that names it, or through this daemon.
 pub fn explained(all: &mut All, now: Time, file: &str) {
-    let commands = edit(all);
-    if commands.explained.len() >= MAX_EXPLAINED {
-        commands.explained.pop_front();
-    }
-    commands.explained.push_back((file.to_owned(), now));
+    bounded::push(&mut edit(all).explained, (file.to_owned(), now), MAX_EXPLAINED);
 }
 
 /// Has files looked at soon.
@@ -267,7 +257,7 @@ pub fn due(all: &mut All, cx: &mut Context) {
         // What was seen by the last look is known.
         let since = first.max(commands.looked_at);
         (commands.wanted, commands.looking) = (false, true);
-        cx.push(Effect::Ownership(Order { roots, since: before(since, GRAIN), files }));
+        cx.push(Effect::Ownership(Order { roots, since: since - GRAIN, files }));
     }
     rearm(all, now, nothing);
 }

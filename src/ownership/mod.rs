@@ -37,6 +37,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use svc_base::bounded;
 
 /// Conflicts kept and shown; the oldest goes first.
 pub const MAX_CONFLICTS: usize = 200;
@@ -73,6 +74,23 @@ pub struct Conflict {
     pub after_rejection: Option<&'static str>,
 }
 
+impl Conflict {
+    /// As clients are told of it: with all who may have written, where it is not known who did.
+    fn notice(&self, suspects: Option<Vec<AgentId>>) -> Notice {
+        let data = ConflictSeen {
+            agent_name: self.agent_name.clone(),
+            file_path: self.file_path.clone(),
+            owner_name: self.owner_name.clone(),
+            agent_id: self.agent_id,
+            owner_id: self.owner_id,
+            seen: self.seen,
+            certainty: self.certainty,
+            suspects,
+        };
+        Notice::ConflictDetected { data }
+    }
+}
+
 /// What is remembered of writes.
 #[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
@@ -97,18 +115,12 @@ impl State {
     fn allow(&mut self, lineage: LineageId, file: &str) {
         let files = self.allowed.entry(lineage).or_default();
         if !files.iter().any(|known| known == file) {
-            files.push_back(file.to_owned());
-        }
-        if files.len() > MAX_ALLOWED {
-            files.pop_front();
+            bounded::push(files, file.to_owned(), MAX_ALLOWED);
         }
     }
 
     fn allow_once(&mut self, lineage: LineageId, file: &str) {
-        self.once.push_back((lineage, file.to_owned()));
-        if self.once.len() > MAX_ONCE {
-            self.once.pop_front();
-        }
+        bounded::push(&mut self.once, (lineage, file.to_owned()), MAX_ONCE);
     }
 
     /// Whether a rule has let this write through; once.
@@ -270,20 +282,21 @@ fn record(
     certainty: Certainty,
     approval_id: Option<String>,
 ) {
-    let owner_name = found.owner.as_ref().map(|(_, name)| name.clone());
-    let owner_id = found.owner.as_ref().map(|(id, _)| *id);
+    let (owner_id, owner_name) = found.owner.clone().unzip();
+    let conflict = Conflict {
+        ts: cx.now,
+        agent_id: Some(agent.id),
+        agent_name: agent.name.clone(),
+        file_path: found.file.clone(),
+        owner_id,
+        owner_name,
+        seen,
+        certainty,
+        approval_id,
+        after_rejection: None,
+    };
     if found.owner.is_some() {
-        let data = ConflictSeen {
-            agent_name: agent.name.clone(),
-            file_path: found.file.clone(),
-            owner_name: owner_name.clone(),
-            agent_id: Some(agent.id),
-            owner_id,
-            seen,
-            certainty,
-            suspects: None,
-        };
-        cx.notice(Notice::ConflictDetected { data });
+        cx.notice(conflict.notice(None));
     }
     cx.audit(
         "ownership.trespass",
@@ -297,27 +310,11 @@ fn record(
     if !all.ownership.conflicts.back().is_some_and(again) {
         triggers::scope_violation(all, agent.id);
     }
-    let conflict = Conflict {
-        ts: cx.now,
-        agent_id: Some(agent.id),
-        agent_name: agent.name.clone(),
-        file_path: found.file.clone(),
-        owner_id,
-        owner_name,
-        seen,
-        certainty,
-        approval_id,
-        after_rejection: None,
-    };
     keep(all, conflict);
 }
 
 fn keep(all: &mut All, conflict: Conflict) {
-    let state = Arc::make_mut(&mut all.ownership);
-    state.conflicts.push_back(Arc::new(conflict));
-    if state.conflicts.len() > MAX_CONFLICTS {
-        state.conflicts.pop_front();
-    }
+    bounded::push(&mut Arc::make_mut(&mut all.ownership).conflicts, Arc::new(conflict), MAX_CONFLICTS);
 }
 
 /// Somebody's file was changed while commands of other agents ran, and it cannot be told whose did it, or
@@ -328,24 +325,6 @@ fn unknown_writer(all: &mut All, cx: &mut Context, file: &str, suspects: &[Arc<A
     let (owner_id, owner_name) = (owner.as_ref().map(|one| one.id), owner.map(|one| one.name.clone()));
     let certainty = Certainty::Unknown;
     let suspects: Vec<AgentId> = suspects.iter().map(|agent| agent.id).collect();
-    let data = ConflictSeen {
-        agent_name: names.clone(),
-        file_path: file.to_owned(),
-        owner_name: owner_name.clone(),
-        agent_id: None,
-        owner_id,
-        seen: "after",
-        certainty,
-        suspects: Some(suspects.clone()),
-    };
-    cx.notice(Notice::ConflictDetected { data });
-    cx.audit(
-        "ownership.trespass",
-        &json!({
-            "agentId": null, "suspects": suspects, "filePath": file, "ownerId": owner_id, "seen": "after",
-            "certainty": certainty,
-        }),
-    );
     let conflict = Conflict {
         ts: cx.now,
         agent_id: None,
@@ -358,6 +337,14 @@ fn unknown_writer(all: &mut All, cx: &mut Context, file: &str, suspects: &[Arc<A
         approval_id: None,
         after_rejection: None,
     };
+    cx.notice(conflict.notice(Some(suspects.clone())));
+    cx.audit(
+        "ownership.trespass",
+        &json!({
+            "agentId": null, "suspects": suspects, "filePath": file, "ownerId": owner_id, "seen": "after",
+            "certainty": certainty,
+        }),
+    );
     keep(all, conflict);
 }
 

@@ -8,6 +8,7 @@ use crate::core::time::Time;
 use crate::core::{Context, State as All};
 use serde_json::json;
 use std::sync::Arc;
+use svc_base::bounded;
 
 /// Rejected writes watched; the oldest goes first.
 const MAX_WATCHED: usize = 100;
@@ -29,11 +30,8 @@ pub struct Undo {
 pub fn rejected(all: &mut All, cx: &mut Context, approval: ApprovalId, agent: &Agent, file: &str) {
     let check = !agent.status.is_live();
     let undo = &mut Arc::make_mut(&mut all.ownership).undo;
-    if undo.len() >= MAX_WATCHED {
-        undo.pop_front();
-    }
     let (lineage, file, rejected_at) = (agent.lineage_id, file.to_owned(), cx.now);
-    undo.push_back(Undo { lineage, approval, file, rejected_at, check, told: false });
+    bounded::push(undo, Undo { lineage, approval, file, rejected_at, check, told: false }, MAX_WATCHED);
     if check {
         super::commands::look_at(all, cx.now);
     }

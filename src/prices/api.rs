@@ -39,7 +39,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/prices",
             "Use the built-in prices alone again",
-            Handler::Write(Access::OperatorOnly, |_| Ok(crate::core::Command::Prices(Command::Reset))),
+            Handler::Write(Access::OperatorOnly, |_| Ok(Command::Reset.into())),
         )
         .replies(&[(200, "as GET"), (403, "the caller is an agent")]),
     ]
@@ -47,5 +47,5 @@ pub fn routes() -> Vec<Route<Handler>> {
 
 fn update(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let table = Table::read(&ask.request.object()?, Some(ask.now))?;
-    Ok(crate::core::Command::Prices(Command::Update(table)))
+    Ok(Command::Update(table).into())
 }

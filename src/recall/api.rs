@@ -87,18 +87,14 @@ pub fn search(ask: &Ask) -> Result<Search, Problem> {
 fn words_and_limit(ask: &Ask, validator: &mut Validator) -> (String, usize) {
     let words = ask.request.query("q").unwrap_or_default().trim().to_owned();
     let limit = ask.request.query("limit").filter(|text| !text.is_empty());
-    let most =
-        limit.map_or(Some(DEFAULT_HITS), |text| text.parse().ok().filter(|n| (1..=MAX_HITS).contains(n)));
     let chars = words.chars().count();
     validator.check((1..=MAX_QUESTION_CHARS).contains(&chars), "q", || {
         format!(
             "q must have 1 to {MAX_QUESTION_CHARS} characters, it has {chars}; give the words to look for"
         )
     });
-    validator.check(most.is_some(), "limit", || {
-        format!("limit must be a whole number from 1 to {MAX_HITS}, it is {:?}", limit.unwrap_or_default())
-    });
-    (words, most.unwrap_or(DEFAULT_HITS))
+    let most = validator.whole_number("limit", limit, DEFAULT_HITS, MAX_HITS);
+    (words, most)
 }
 
 fn lineage(ask: &Ask) -> Result<Option<LineageId>, Problem> {

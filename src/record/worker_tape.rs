@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use svc_base::sorted;
+use svc_sys::files::{if_there, missing_is_fine};
 use svc_sys::threads::Thread;
 
 /// Bytes that wait for the disk at most; what comes then is left out, until a new segment can be begun.
@@ -392,10 +393,7 @@ impl Ring {
         while all > self.max_bytes && self.segments.len() > 1 {
             let (path, bytes) = self.segments.remove(0);
             all -= bytes;
-            match fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            fs::remove_file(path).or_else(missing_is_fine)?;
         }
         let (Some(file), Some((_, size))) = (&mut self.file, self.segments.last_mut()) else { return Ok(()) };
         file.write_all(bytes)?;
@@ -423,11 +421,7 @@ fn listed(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
 pub fn export(folder: &Path) -> io::Result<Vec<u8>> {
     let mut all = Vec::new();
     for (path, _) in listed(&folder.join(FOLDER))? {
-        match fs::read(&path) {
-            Ok(bytes) => all.push(bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
+        all.extend(if_there(fs::read(&path))?);
     }
     Ok(super::whole(all.iter().map(Vec::as_slice)))
 }

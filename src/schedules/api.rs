@@ -2,7 +2,7 @@
 
 use super::{CatchUp, Command, MAX_CONCURRENT, Timing, Wish, shown};
 use crate::agents;
-use crate::api::{FieldError, Fields, Method, Problem, Reply, Route, schema_of};
+use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn record_routes() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/schedules/:id",
             "Remove a schedule; its agents go on",
-            Write(Anyone, |ask| command(Command::Delete(target(ask)))),
+            Write(Anyone, |ask| Ok(Command::Delete(ask.target()).into())),
         )
         .replies(&[(200, "it is gone"), (404, "no such schedule")]),
     ]
@@ -48,30 +48,22 @@ fn action_routes() -> Vec<Route<Handler>> {
             Method::Post,
             "/api/schedules/:id/run",
             "Start its agent now",
-            Write(Anyone, |ask| command(Command::Run(target(ask)))),
+            Write(Anyone, |ask| Ok(Command::Run(ask.target()).into())),
         )
         .replies(&[(200, "scheduleId, agentId, agent"), (409, "maxConcurrent or maxAgents is reached")]),
         Route::new(
             Method::Post,
             "/api/schedules/:id/enable",
             "Enable a schedule",
-            Write(Anyone, |ask| command(Command::Enable(target(ask), true))),
+            Write(Anyone, |ask| Ok(Command::Enable(ask.target(), true).into())),
         ),
         Route::new(
             Method::Post,
             "/api/schedules/:id/disable",
             "Disable a schedule",
-            Write(Anyone, |ask| command(Command::Enable(target(ask), false))),
+            Write(Anyone, |ask| Ok(Command::Enable(ask.target(), false).into())),
         ),
     ]
-}
-
-fn command(command: Command) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Schedules(command))
-}
-
-fn target(ask: &Ask) -> String {
-    ask.params.get("id").to_owned()
 }
 
 fn list(ask: &Ask) -> Result<Reply, Problem> {
@@ -80,18 +72,18 @@ fn list(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn get(ask: &Ask) -> Result<Reply, Problem> {
-    let id = ask.state.schedules.find(&target(ask))?.id;
+    let id = ask.state.schedules.find(&ask.target())?.id;
     Ok(Reply::ok(&shown(ask.state, id)))
 }
 
 fn create(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let wish = ask.request.read(|fields| wish(fields, true))?;
-    command(Command::Create(Box::new(wish)))
+    Ok(Command::Create(Box::new(wish)).into())
 }
 
 fn change(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let wish = ask.request.read(|fields| wish(fields, false))?;
-    command(Command::Change(target(ask), Box::new(wish)))
+    Ok(Command::Change(ask.target(), Box::new(wish)).into())
 }
 
 /// Reads a schedule; for a new one, `cron` and `agent` have to be there.
@@ -179,13 +171,12 @@ pub fn timing_field(fields: &mut Fields) -> Option<Timing> {
 
 /// 400 for a timing.
 pub fn timing_problem(field: &'static str, fault: &str) -> Problem {
-    Problem::validation(vec![FieldError { field: field.into(), message: format!("{field} {fault}") }])
+    Problem::invalid(field, format!("{field} {fault}"))
 }
 
 /// 400 for a name in use.
 pub fn name_taken(name: &str) -> Problem {
-    let message = format!("name {name:?} is in use by another schedule, choose another");
-    Problem::validation(vec![FieldError { field: "name".into(), message }])
+    Problem::invalid("name", format!("name {name:?} is in use by another schedule, choose another"))
 }
 
 /// The faults of an agent as faults of its schedule.

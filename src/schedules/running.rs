@@ -31,7 +31,7 @@ pub(super) fn plan_next(all: &mut All, from: Time, id: ScheduleId) {
         None => timers.clear(Timer::ScheduleDue(id)),
     }
     match schedule.next_run.filter(|_| schedule.agent.account.as_deref() == Some(AUTO)) {
-        Some(next) => timers.set(Timer::ScheduleSoon(id), Time(next.0.saturating_sub(millis(ASKED_BEFORE)))),
+        Some(next) => timers.set(Timer::ScheduleSoon(id), next - ASKED_BEFORE),
         None => timers.clear(Timer::ScheduleSoon(id)),
     }
 }
@@ -43,10 +43,6 @@ pub fn soon(all: &mut All, cx: &mut Context, id: ScheduleId) {
     let provider = schedule.agent.provider.as_ref();
     let provider = provider.unwrap_or(&all.settings.config().default_provider).clone();
     cx.push(Effect::Accounts(Order::Ask(provider)));
-}
-
-fn millis(length: Duration) -> u64 {
-    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The wall clock has jumped. Set forward, the times that are due come by themselves; set back, all is
@@ -103,7 +99,7 @@ pub fn due(all: &mut All, cx: &mut Context, id: ScheduleId) {
         schedule.marked = Some(at);
         miss(all, cx, id, at, if is_skipped { "catchUp is skip" } else { USED_BEFORE });
         // A time that came just now is not a missed one.
-        return plan_next(all, Time(cx.now.0.saturating_sub(millis(LATE))), id);
+        return plan_next(all, cx.now - LATE, id);
     }
     // One run makes up for all that were missed: the minute it is made in is used up with them.
     schedule.marked = Some(if late { at.max(this_minute) } else { at });

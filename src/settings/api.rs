@@ -28,5 +28,5 @@ fn get(ask: &Ask) -> Result<Reply, Problem> {
 
 fn patch(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let changes = ask.request.object()?;
-    Ok(crate::core::Command::Settings(Command::Patch(changes)))
+    Ok(Command::Patch(changes).into())
 }

@@ -315,10 +315,7 @@ impl State {
         let mut merged = defaults();
         merge(&mut merged, &user);
         merge(&mut merged, &project);
-        let foreign = [notify::foreign, over_all::foreign, push::foreign, telemetry::foreign];
-        if let Some(fault) = foreign.into_iter().find_map(|find| find(&project)) {
-            return Err(Problem::validation(vec![fault]));
-        }
+        over_all::check(&project)?;
         let config = check(&merged)?;
         Ok(Self { user, project, config: Arc::new(config) })
     }

@@ -1,8 +1,7 @@
 //! What tells a person's desktop that something waits.
 
-use crate::api::FieldError;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// `notify`.
 #[derive(Debug, Clone, PartialEq, Deserialize, svc_base::recorded::Recorded)]
@@ -30,15 +29,5 @@ pub(super) fn check(value: &Value) -> Option<String> {
             "must be a list of a program and its arguments, at most {MAX_ARGS} texts of {MAX_ARG_CHARS} \
              characters"
         )
-    })
-}
-
-/// A project comes from others, and agents work in it: no program that it names is run as this person.
-pub(super) fn foreign(project: &Map<String, Value>) -> Option<FieldError> {
-    project.contains_key("notify").then(|| FieldError {
-        field: "notify.command".into(),
-        message: "notify.command stands in your own ~/.config/svc/config.json only, not in a project's: it names a \
-                  program that is run as you"
-            .into(),
     })
 }

@@ -1,16 +1,26 @@
 //! What is said for all projects of a user at once, and stands in the user's own file alone.
 
-use crate::api::FieldError;
+use crate::api::Problem;
 use serde_json::{Map, Value};
 
-/// What all projects may cost is no project's to say.
-pub(super) fn foreign(project: &Map<String, Value>) -> Option<FieldError> {
-    project.get("safety")?.get("dailyBudgetAllUsd").map(|_| FieldError {
-        field: "safety.dailyBudgetAllUsd".into(),
-        message: "safety.dailyBudgetAllUsd stands in your own ~/.config/svc/config.json only, not in a \
-                  project's: it is for all projects"
-            .into(),
-    })
+/// What no project says, for it comes from others, and agents work in it: where it would stand, what it is
+/// called, and why it is the person's own to say.
+const OWN: [(&str, &str, &str); 4] = [
+    ("notify", "notify.command", "it names a program that is run as you"),
+    ("safety.dailyBudgetAllUsd", "safety.dailyBudgetAllUsd", "it is for all projects"),
+    ("push", "push", "it says what the daemon may reach inside your network"),
+    ("telemetry", "telemetry", "it says who hears of what agents do"),
+];
+
+/// Errors: 400, the settings of a project say what is a person's own.
+pub(super) fn check(project: &Map<String, Value>) -> Result<(), Problem> {
+    let is_said = |place: &str| match place.split_once('.') {
+        Some((group, key)) => project.get(group).is_some_and(|group| group.get(key).is_some()),
+        None => project.contains_key(place),
+    };
+    let Some((_, name, why)) = OWN.iter().find(|(place, ..)| is_said(place)) else { return Ok(()) };
+    let text = format!("{name} stands in your own ~/.config/svc/config.json only, not in a project's: {why}");
+    Err(Problem::invalid(name, text))
 }
 
 /// What all projects together may cost in a day, in dollars, by the text of the user's own file; `None` for

@@ -1,8 +1,7 @@
 //! By which push services phones are told.
 
-use crate::api::FieldError;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use svc_base::outgoing;
 
 /// `push`. From the person's own file alone.
@@ -79,15 +78,4 @@ fn are_hosts(value: &Value) -> bool {
         })
     };
     value.as_array().is_some_and(|hosts| hosts.len() <= MAX_HOSTS && hosts.iter().all(is_host))
-}
-
-/// A project comes from others, and agents work in it: it does not say what the daemon reaches inside.
-pub(super) fn foreign(project: &Map<String, Value>) -> Option<FieldError> {
-    project.contains_key("push").then(|| FieldError {
-        field: "push".into(),
-        message:
-            "push stands in your own ~/.config/svc/config.json only, not in a project's: it says what the \
-                  daemon may reach inside your network"
-                .into(),
-    })
 }

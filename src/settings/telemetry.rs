@@ -1,8 +1,7 @@
 //! Where spans for OpenTelemetry go.
 
-use crate::api::FieldError;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use svc_base::outgoing;
 
 /// `telemetry`.
@@ -22,15 +21,4 @@ pub(super) fn check(value: &Value) -> Option<String> {
     let fits = |url: &str| url.len() <= MAX_CHARS && outgoing::is_guarded(url) && !url.contains('?');
     let is_good = value.is_null() || value.as_str().is_some_and(fits);
     (!is_good).then(|| format!("must be {}, or null", outgoing::RULE))
-}
-
-/// A project comes from others, and agents work in it: it does not say who hears of what they do.
-pub(super) fn foreign(project: &Map<String, Value>) -> Option<FieldError> {
-    project.contains_key("telemetry").then(|| FieldError {
-        field: "telemetry".into(),
-        message:
-            "telemetry stands in your own ~/.config/svc/config.json only, not in a project's: it says who \
-                  hears of what agents do"
-                .into(),
-    })
 }

@@ -3,7 +3,6 @@
 use super::lines::{Turn, turns};
 use super::worker::{Snapshots, git};
 use crate::agents::Agent;
-use crate::agents::api::target;
 use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::endpoint::{Answer, Ask};
@@ -19,7 +18,7 @@ const MAX_LIST_BYTES: usize = 4 << 20;
 
 /// `GET /api/agents/:id/diff`.
 pub fn diff(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     let turn = ask.request.query("turn").map(|text| {
         let fault =
             || Problem::bad_request("validation_failed", format!("turn must be a number, it is {text:?}"));

@@ -4,7 +4,6 @@ use super::lines::{Kind, Line, Turn, to_redo, turns};
 use super::worker::{Snapshots, line};
 use super::{Command, MAX_NAMED, Restored, is_alone};
 use crate::agents::Agent;
-use crate::agents::api::target;
 use crate::api::{Fields, Problem, Reply};
 use crate::assembly::host::Host;
 use crate::core::ids::LineageId;
@@ -53,7 +52,7 @@ struct Begun {
 pub fn undo(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     ask.state.health.writable()?;
     let wish = ask.request.read(wish)?;
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     at_rest(agent)?;
     let all = &host.snapshots;
     let lines = all.lines(agent.lineage_id);
@@ -85,7 +84,7 @@ pub fn undo(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 /// `POST /api/agents/:id/redo`.
 pub fn redo(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     ask.state.health.writable()?;
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     at_rest(agent)?;
     let all = &host.snapshots;
     let lines = all.lines(agent.lineage_id);
@@ -246,8 +245,7 @@ impl Snapshots {
             files: steps.into_keys().collect(),
             reply,
         };
-        let command = Command::Restored(Box::new(restored));
-        Ok(Answer::Command(crate::core::Command::Snapshots(command)))
+        Ok(Answer::Command(Command::Restored(Box::new(restored)).into()))
     }
 
     fn write_plan(&self, begun: &Begun) -> io::Result<()> {
@@ -316,7 +314,7 @@ fn go_on(all: &Snapshots, lineage: LineageId, n: u64) -> io::Result<Vec<Left>> {
 
 /// `GET /api/agents/:id/snapshots`.
 pub fn list(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     let lines = host.snapshots.lines(agent.lineage_id);
     let shown = |turn: &Turn| {
         let at = |line: &Line| crate::core::time::Time(line.at).to_string();

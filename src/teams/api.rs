@@ -42,7 +42,7 @@ fn team_routes() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/teams/:name",
             "Delete a team; its agents go to the default team",
-            Write(Anyone, |ask| command(Command::Delete(target(ask)))),
+            Write(Anyone, |ask| Ok(Command::Delete(target(ask)).into())),
         )
         .replies(&[(200, "ok, movedTo"), (404, "no such team"), (409, "it is the default team")]),
         Route::new(
@@ -111,10 +111,6 @@ fn plan_routes() -> Vec<Route<Handler>> {
     ]
 }
 
-fn command(command: Command) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Teams(command))
-}
-
 /// The `:name` of the path: an id or an exact name.
 pub(super) fn target(ask: &Ask) -> String {
     ask.params.get("name").to_owned()
@@ -141,7 +137,7 @@ fn plans(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn save(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    command(ask.request.read(team)?)
+    Ok(ask.request.read(team)?.into())
 }
 
 fn team(fields: &mut Fields) -> Command {
@@ -176,7 +172,7 @@ fn runners(fields: &mut Fields) -> BTreeMap<String, String> {
 }
 
 fn rename(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    command(Command::Rename { target: target(ask), name: ask.request.read(name_field)? })
+    Ok(Command::Rename { target: target(ask), name: ask.request.read(name_field)? }.into())
 }
 
 fn name_field(fields: &mut Fields) -> String {
@@ -201,7 +197,7 @@ fn revision_schema() -> Value {
 
 fn revise(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let (agents, project_dir) = plan::parse(&ask.request.object()?, plan::From::Caller)?;
-    command(Command::Revise { agents, project_dir })
+    Ok(Command::Revise { agents, project_dir }.into())
 }
 
 fn phase(fields: &mut Fields) -> u64 {
@@ -215,7 +211,7 @@ fn phase(fields: &mut Fields) -> u64 {
 
 fn steer(ask: &Ask, deed: Deed) -> Result<crate::core::Command, Problem> {
     let phase = usize::try_from(ask.request.read(phase)?).unwrap_or(usize::MAX);
-    command(Command::Steer { plan: ask.params.get("id").to_owned(), phase, deed })
+    Ok(Command::Steer { plan: ask.target(), phase, deed }.into())
 }
 
 /// Reads `POST /api/recommended-team/launch`. The folders are still to be looked at.

@@ -295,12 +295,12 @@ pub fn fresh_name(all: &All, wanted: &str) -> String {
 }
 
 fn free_name(all: &All, name: &str, own: Option<TeamId>) -> Result<(), Problem> {
-    let mut validator = Validator::default();
-    let other = all.teams.named(name).filter(|team| Some(team.id) != own);
-    validator.check(other.is_none(), "name", || {
-        format!("name {name:?} is in use by another team (names are compared without case), choose another")
-    });
-    validator.finish()
+    if all.teams.named(name).is_none_or(|team| Some(team.id) == own) {
+        return Ok(());
+    }
+    let message =
+        format!("name {name:?} is in use by another team (names are compared without case), choose another");
+    Err(Problem::invalid("name", message))
 }
 
 /// The configuration of an agent, to start another like it.

@@ -6,10 +6,11 @@ use crate::core::ids::AgentId;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 use sha2::{Digest, Sha256};
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use svc_base::hex;
+use svc_sys::files::if_there;
 use svc_sys::threads::Thread;
 
 /// Orders that wait; a further one is dropped with a warning, for the next turn's end looks again.
@@ -56,12 +57,8 @@ fn read_of(project: &Path, planner: AgentId) -> Result<Option<(String, String)>,
 /// `None` when there is none.
 fn read(path: &Path) -> Result<Option<(String, String)>, String> {
     // Neither a link, which may lead anywhere, nor a pipe, which may never end.
-    let file =
-        match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.to_string()),
-        };
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let Some(file) = if_there(file).map_err(|error| error.to_string())? else { return Ok(None) };
     let data = file.metadata().map_err(|error| error.to_string())?;
     if !data.is_file() {
         return Err("is not a plain file".into());

@@ -32,7 +32,7 @@ pub fn load(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         };
         prepared.insert(name, looked.map(|()| request.worktree).map_err(|problem| problem.error));
     }
-    Ok(Answer::Command(crate::core::Command::Teams(Command::Load { target, prepared })))
+    Ok(Answer::Command(Command::Load { target, prepared }.into()))
 }
 
 /// `POST /api/recommended-team/launch`: folders that are planned but not there are made.
@@ -50,5 +50,5 @@ pub fn launch(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         }
     }
     validator.finish()?;
-    Ok(Answer::Command(crate::core::Command::Teams(Command::Launch(Box::new(launch)))))
+    Ok(Answer::Command(Command::Launch(Box::new(launch)).into()))
 }

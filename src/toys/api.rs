@@ -2,7 +2,7 @@
 
 use super::{CATEGORIES, all, find, worker_api};
 use crate::agents::api::MAX_PROMPT_CHARS;
-use crate::api::{Fields, Method, Problem, Reply, Route, Validator, schema_of};
+use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::credentials::{self, Secret};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::json;
@@ -32,11 +32,10 @@ pub fn routes() -> Vec<Route<Handler>> {
 
 fn list(ask: &Ask) -> Result<Reply, Problem> {
     let category = ask.request.query("category").filter(|category| !category.is_empty());
-    let mut validator = Validator::default();
-    validator.check(category.is_none_or(|category| CATEGORIES.contains(&category)), "category", || {
-        format!("category must be one of {}, it is {:?}", CATEGORIES.join(", "), category.unwrap_or_default())
-    });
-    validator.finish()?;
+    if let Some(category) = category.filter(|category| !CATEGORIES.contains(category)) {
+        let message = format!("category must be one of {}, it is {category:?}", CATEGORIES.join(", "));
+        return Err(Problem::invalid("category", message));
+    }
     let found: Vec<_> =
         all().iter().filter(|toy| category.is_none_or(|wanted| toy.category == wanted)).collect();
     Ok(Reply::ok(&found))

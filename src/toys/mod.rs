@@ -11,7 +11,7 @@ pub mod worker_api;
 pub use svc_base::toys::{CATEGORIES, Toy, all};
 
 use crate::agents::{self, Maker, SpawnRequest};
-use crate::api::{FieldError, Problem, Reply};
+use crate::api::{Problem, Reply};
 use crate::core::{CallId, Context, State as All};
 use crate::credentials::{self, Sealed};
 use crate::teams;
@@ -59,7 +59,7 @@ fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Proble
     if toy.needs_key() && !has_key {
         let message =
             format!("apiKey is required: {} answers only with a key; get one at {}", toy.name, toy.docs_url);
-        return Err(Problem::validation(vec![FieldError { field: "apiKey".into(), message }]));
+        return Err(Problem::invalid("apiKey", message));
     }
     let mut request = SpawnRequest {
         role: teams::plan::PLANNER.into(),

@@ -12,5 +12,5 @@ pub fn launch(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let key = wanted.key.map(|key| host.vault.seal(&toy.credential(), &key)).transpose()?;
     let (starter, provider, model) = (wanted.starter, wanted.provider, wanted.model);
     let launch = Launch { toy, key, starter, provider, model };
-    Ok(Answer::Command(crate::core::Command::Toys(Command::Launch(Box::new(launch)))))
+    Ok(Answer::Command(Command::Launch(Box::new(launch)).into()))
 }

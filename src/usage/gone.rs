@@ -54,24 +54,9 @@ impl Serialize for Closed {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let account = &self.account;
         let last = account.rows().last();
-        let shown = || {
-            serde_json::value::to_raw_value(&json!({
-                "id": account.agent,
-                "used": account.tokens().total(),
-                "model": last.map(|row| &row.model),
-                "name": account.name,
-                "role": account.role,
-                "provider": account.provider,
-                "lineageId": self.lineage,
-                "teamId": last.map(|row| &row.team),
-                "tokens": account.tokens(),
-                "costUsd": report::cost(account.cost_usd(), account.unpriced()),
-                "unpricedTokens": account.unpriced(),
-                "interruptedOutput": account.interrupted(),
-                "lives": account.lives(),
-                "removed": true,
-            }))
-        };
+        let (model, team) = (last.map(|row| &*row.model), last.map(|row| &*row.team));
+        let shown =
+            || serde_json::value::to_raw_value(&report::shown_account(self.lineage, account, model, team));
         kept(&self.shown, shown).map_err(S::Error::custom)?.serialize(serializer)
     }
 }

@@ -345,13 +345,8 @@ pub fn book(
     let cost_usd = cost_usd.unwrap_or_else(looked_up);
     let state = Arc::make_mut(&mut all.usage);
     let sum = Arc::make_mut(&mut state.internal).entry(reserved_id.to_owned()).or_default();
-    sum.tokens = sum.tokens + tokens;
-    sum.cost_usd += cost_usd;
-    let mut at_most = 0.0;
-    if !is_known {
-        sum.unpriced = sum.unpriced.saturating_add(tokens.total());
-        at_most = dearest.of(tokens);
-    }
+    let (unpriced, at_most) = if is_known { (0, 0.0) } else { (tokens.total(), dearest.of(tokens)) };
+    sum.add(tokens, cost_usd, unpriced);
     sum.sessions += 1;
     state.today.add(cx.now, cost_usd, at_most);
     budget::watch(all, cx);

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use svc_base::bounded;
 use svc_base::chunked::ChunkedMap;
 use svc_base::fence::one_line;
 use svc_base::sorted::{self, Gather};
@@ -446,10 +447,8 @@ fn note(all: &mut All, cx: &mut Context, agent: &Agent, tier: Tier, came: Came) 
     let is_same = |one: &Outcome| one.lineage == Some(agent.lineage_id) && one.tier == tier;
     let earlier = known.iter().position(is_same).and_then(|at| known.remove(at));
     let came = earlier.map(|one| one.came).filter(|earlier| *earlier != Came::Well).unwrap_or(came);
-    while known.len() >= MAX_OUTCOMES {
-        known.pop_front();
-    }
-    known.push_back(Outcome { lineage: Some(agent.lineage_id), at: cx.now, task, places, tier, came });
+    let outcome = Outcome { lineage: Some(agent.lineage_id), at: cx.now, task, places, tier, came };
+    bounded::push(known, outcome, MAX_OUTCOMES);
     cx.push(Effect::Put(Document::Outcomes, Durability::Soon));
 }
 

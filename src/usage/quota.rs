@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::bounded;
 use svc_base::sorted::Gather;
 
 /// Windows that are known at once, of all providers; the one that was heard of longest ago goes first.
@@ -84,10 +85,7 @@ impl Windows {
             return;
         }
         let key = (provider.to_owned(), account.to_owned(), limit.window.clone());
-        if !self.0.contains_key(&key) && self.0.len() >= MAX_WINDOWS {
-            let oldest = self.0.iter().min_by_key(|(_, window)| window.heard_at).map(|(key, _)| key.clone());
-            oldest.map(|key| self.0.remove(&key));
-        }
+        bounded::make_room(&mut self.0, &key, MAX_WINDOWS, |window| window.heard_at);
         let told = limit
             .resets_at_ms
             .map(Time)

@@ -1,5 +1,6 @@
 //! The reports: what was used and saved, by agent and by team.
 
+use super::ledger::Account;
 use super::{State, Sum, UNASSIGNED, gone, model_of, team_of};
 use crate::agents::Agent;
 use crate::core::State as All;
@@ -163,7 +164,8 @@ fn percentage(saved: u64, used: u64) -> f64 {
     if whole == 0 { 0.0 } else { (saved as f64 / whole as f64 * 1_000.0).round() / 10.0 }
 }
 
-fn rounded(fraction: f64) -> f64 {
+/// A fraction as it is shown, to four decimals.
+pub fn rounded(fraction: f64) -> f64 {
     (fraction * 10_000.0).round() / 10_000.0
 }
 
@@ -171,9 +173,7 @@ fn overhead(usage: &State) -> Value {
     let mut sum = Sum::default();
     let mut components = Map::new();
     for (id, part) in usage.internal.iter() {
-        sum.tokens = sum.tokens + part.tokens;
-        sum.cost_usd += part.cost_usd;
-        sum.unpriced = sum.unpriced.saturating_add(part.unpriced);
+        sum.add(part.tokens, part.cost_usd, part.unpriced);
         let mut shown = json!({
             "tokens": part.tokens.total(), "costUsd": cost(part.cost_usd, part.unpriced),
             "sessions": part.sessions,
@@ -200,24 +200,10 @@ fn per_agent(all: &All) -> Vec<Row<'_>> {
         let model =
             record.map(|agent| model_of(all, agent)).or_else(|| last.map(|row| Arc::clone(&row.model)));
         let team = record.map(|agent| team_of(agent)).or_else(|| last.map(|row| Arc::clone(&row.team)));
-        let tokens = account.tokens();
-        let shown = json!({
-            "id": record.map_or(account.agent, |agent| agent.id),
-            "used": tokens.total(),
-            "model": model,
-            "name": account.name,
-            "role": account.role,
-            "provider": account.provider,
-            "lineageId": lineage,
-            "teamId": team,
-            "tokens": tokens,
-            "costUsd": cost(account.cost_usd(), account.unpriced()),
-            "unpricedTokens": account.unpriced(),
-            "interruptedOutput": account.interrupted(),
-            "lives": account.lives(),
-            "removed": record.is_none(),
-        });
-        rows.push((tokens.total(), Row::Made(shown)));
+        let mut shown = shown_account(lineage, account, model.as_deref(), team.as_deref());
+        shown["id"] = json!(record.map_or(account.agent, |agent| agent.id));
+        shown["removed"] = json!(record.is_none());
+        rows.push((account.tokens().total(), Row::Made(shown)));
     }
     let gone = all.usage.gone();
     rows.extend(gone.last().map(|closed| (closed.account.tokens().total(), Row::Closed(closed))));
@@ -236,6 +222,31 @@ fn per_agent(all: &All) -> Vec<Row<'_>> {
     rows.into_iter().map(|(_, shown)| shown).collect()
 }
 
+/// An account whose record is gone, as `GET /api/tokens/summary` shows it.
+pub(super) fn shown_account(
+    lineage: LineageId,
+    account: &Account,
+    model: Option<&str>,
+    team: Option<&str>,
+) -> Value {
+    json!({
+        "id": account.agent,
+        "used": account.tokens().total(),
+        "model": model,
+        "name": account.name,
+        "role": account.role,
+        "provider": account.provider,
+        "lineageId": lineage,
+        "teamId": team,
+        "tokens": account.tokens(),
+        "costUsd": cost(account.cost_usd(), account.unpriced()),
+        "unpricedTokens": account.unpriced(),
+        "interruptedOutput": account.interrupted(),
+        "lives": account.lives(),
+        "removed": true,
+    })
+}
+
 /// Dollars, `null` where nobody knows what any of it cost.
 pub(super) fn cost(usd: f64, unpriced: u64) -> Value {
     json!(prices::known(usd, unpriced))
@@ -245,9 +256,7 @@ pub(super) fn cost(usd: f64, unpriced: u64) -> Value {
 #[derive(Default)]
 struct Team {
     lineages: BTreeSet<LineageId>,
-    tokens: Tokens,
-    cost_usd: f64,
-    unpriced: u64,
+    used: Sum,
     joined: u64,
 }
 
@@ -258,18 +267,14 @@ pub fn by_team(all: &All) -> Value {
         for row in account.rows() {
             let team = teams.entry(Arc::clone(&row.team)).or_default();
             team.lineages.insert(lineage);
-            team.tokens = team.tokens + row.tokens;
-            team.cost_usd += row.cost_usd();
-            team.unpriced = team.unpriced.saturating_add(row.unpriced());
+            team.used.add(row.tokens, row.cost_usd(), row.unpriced());
         }
     }
     for closed in all.usage.gone().last() {
         for (id, part) in &closed.teams {
             let team = teams.entry(Arc::clone(id)).or_default();
             team.lineages.insert(closed.lineage);
-            team.tokens = team.tokens + part.tokens;
-            team.cost_usd += part.cost_usd;
-            team.unpriced = team.unpriced.saturating_add(part.unpriced);
+            team.used.add(part.tokens, part.cost_usd, part.unpriced);
         }
     }
     for agent in all.agents.iter() {
@@ -277,13 +282,11 @@ pub fn by_team(all: &All) -> Value {
     }
     for (id, part) in all.usage.gone().earlier() {
         let team = teams.entry(Arc::clone(id)).or_default();
-        team.tokens = team.tokens + part.tokens;
-        team.cost_usd += part.cost_usd;
-        team.unpriced = team.unpriced.saturating_add(part.unpriced);
+        team.used.add(part.tokens, part.cost_usd, part.unpriced);
         team.joined += part.sessions;
     }
     let mut ranked: Vec<(Arc<str>, Team)> = teams.into_iter().collect();
-    sorted::by_key(&mut ranked, |(_, team)| std::cmp::Reverse(team.tokens.total()));
+    sorted::by_key(&mut ranked, |(_, team)| std::cmp::Reverse(team.used.tokens.total()));
     let shown: Vec<Value> = ranked.iter().map(|(id, team)| shown_team(all, id, team)).collect();
     json!({ "teams": shown })
 }
@@ -291,15 +294,15 @@ pub fn by_team(all: &All) -> Value {
 fn shown_team(all: &All, id: &str, team: &Team) -> Value {
     let agents = u64::try_from(team.lineages.len()).unwrap_or(u64::MAX).saturating_add(team.joined);
     let (name, is_default) = team_name(all, id);
-    let total = team.tokens.total();
+    let total = team.used.tokens.total();
     json!({
         "teamId": id,
         "teamName": name,
         "isDefault": is_default,
         "agentCount": agents,
         "totalTokens": total,
-        "totalCostUsd": cost(team.cost_usd, team.unpriced),
-        "unpricedTokens": team.unpriced,
+        "totalCostUsd": cost(team.used.cost_usd, team.used.unpriced),
+        "unpricedTokens": team.used.unpriced,
         "avgTokensPerAgent": total.checked_div(agents).unwrap_or_default(),
     })
 }

@@ -22,9 +22,9 @@ const RAW_LIMIT_BYTES: u64 = 50 << 20;
 /// A NUL within these first bytes makes a file binary.
 const SNIFFED_BYTES: usize = 8 << 10;
 /// Folder levels shown unless asked otherwise, and at most.
-const TREE_DEPTH: (u64, u64) = (3, 32);
+const TREE_DEPTH: (usize, usize) = (3, 32);
 /// Entries shown unless asked otherwise, and at most.
-const TREE_ENTRIES: (u64, u64) = (2_000, 20_000);
+const TREE_ENTRIES: (usize, usize) = (2_000, 20_000);
 /// Names of one folder that are read at most.
 const FOLDER_NAMES: usize = 50_000;
 /// Where the daemon's own files stand: keys, tokens, settings, records.
@@ -95,13 +95,11 @@ pub fn too_large(path: &ProjectPath, size: u64, limit: u64) -> Problem {
 
 /// `path` of the query, which must be there.
 pub fn query_path(request: &Request) -> Result<ProjectPath, Problem> {
-    let mut validator = Validator::default();
-    let text = request.query("path");
-    validator.check(text.is_some_and(|text| !text.is_empty()), "path", || {
-        "path is required: ?path=src/main.rs, relative to the project's root".to_owned()
-    });
-    validator.finish()?;
-    ProjectPath::parse(text.unwrap_or_default())
+    let Some(text) = request.query("path").filter(|text| !text.is_empty()) else {
+        let text = "path is required: ?path=src/main.rs, relative to the project's root";
+        return Err(Problem::invalid("path", text));
+    };
+    ProjectPath::parse(text)
 }
 
 /// Where `path` really is; what may not be read is refused by both names.
@@ -303,8 +301,8 @@ fn disposition(name: &str) -> String {
 pub fn tree(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let path = ProjectPath::parse(ask.request.query("path").unwrap_or_default())?;
     let mut validator = Validator::default();
-    let depth = number(ask.request, &mut validator, "depth", TREE_DEPTH);
-    let limit = number(ask.request, &mut validator, "limit", TREE_ENTRIES);
+    let mut number = |name, (usual, most)| validator.whole_number(name, ask.request.query(name), usual, most);
+    let (depth, limit) = (number("depth", TREE_DEPTH), number("limit", TREE_ENTRIES));
     validator.finish()?;
     let root = root(host)?;
     let real = locate(&root, &path)?;
@@ -313,21 +311,11 @@ pub fn tree(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         return Err(Problem::bad_request("not_a_folder", format!("{:?} is not a folder", path.as_str())));
     }
     let dir = root.dir(real.as_str()).map_err(said)?;
-    let mut walk =
-        Walk { nodes: Vec::new(), truncated: false, limit: usize::try_from(limit).unwrap_or(usize::MAX) };
+    let mut walk = Walk { nodes: Vec::new(), truncated: false, limit };
     let top = walk.run(&dir, &path, depth);
     let mut body = json!({"path": path.as_str(), "count": walk.nodes.len(), "truncated": walk.truncated});
     body["entries"] = walk.render(&top);
     Ok(Answer::Reply(Reply::ok(&body)))
-}
-
-fn number(request: &Request, validator: &mut Validator, name: &str, (usual, most): (u64, u64)) -> u64 {
-    let Some(text) = request.query(name) else { return usual };
-    let value = text.parse::<u64>().ok().filter(|value| (1..=most).contains(value));
-    validator.check(value.is_some(), name, || {
-        format!("{name} must be a whole number from 1 to {most}, it is {text:?}")
-    });
-    value.unwrap_or(usual)
 }
 
 /// One entry of the tree.
@@ -345,7 +333,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn run(&mut self, top: &Dir, path: &ProjectPath, depth: u64) -> Vec<usize> {
+    fn run(&mut self, top: &Dir, path: &ProjectPath, depth: usize) -> Vec<usize> {
         let mut waiting = VecDeque::new();
         let first = self.folder(top, path);
         waiting.extend(first.iter().map(|node| (*node, path.clone(), 1)));

@@ -10,8 +10,8 @@ use super::worker_write::{folder_of, remove_tree};
 use super::{Command, import};
 use crate::api::Problem;
 use crate::assembly::host::Host;
-use crate::core;
 use crate::endpoint::{Answer, Ask};
+use crate::isolation::worker_git;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -21,8 +21,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use svc_base::bounded;
 use svc_base::sorted;
 use svc_sys::beneath::Root;
+use svc_sys::files::{if_there, missing_is_fine};
 use svc_sys::process::{Processes, Running, Spec, Stdin};
 use svc_sys::threads::Thread;
 
@@ -61,6 +63,16 @@ const VARIABLES: [&str; 9] = [
     "SSL_CERT_DIR",
     "GIT_SSL_CAINFO",
     "LOGNAME",
+];
+/// What git is set to, whatever stands in its files: nothing of the clone runs, and nothing leads elsewhere.
+const CONFIGURATION: [&str; 7] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.attributesFile=/dev/null",
+    "protocol.allow=never",
+    "protocol.https.allow=always",
+    "protocol.ssh.allow=always",
+    "http.followRedirects=initial",
 ];
 /// What keeps git from asking anybody and from running anything.
 const SETTINGS: [(&str, &str); 12] = [
@@ -118,16 +130,10 @@ pub fn begin(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let request = import::parse(ask.request)?;
     let path = &request.path;
     let root = root(host)?;
-    match root.locate(path.as_str()) {
-        Ok(_) => {
-            return Err(
-                refusal(&io::Error::from_raw_os_error(libc::EEXIST), path).with("path", path.as_str())
-            );
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(refusal(&error, path)),
+    if if_there(root.locate(path.as_str())).map_err(|error| refusal(&error, path))?.is_some() {
+        return Err(refusal(&io::Error::from_raw_os_error(libc::EEXIST), path).with("path", path.as_str()));
     }
-    Ok(Answer::Command(core::Command::Workspace(Command::Import(request))))
+    Ok(Answer::Command(Command::Import(request).into()))
 }
 
 /// Runs imports, each on a thread of its own; the core bounds how many. Dropping it ends them.
@@ -154,9 +160,7 @@ impl Imports {
     /// Nothing runs yet. What a killed daemon has left half done is removed.
     pub fn new(processes: Arc<Processes>, project: PathBuf, report: Report) -> Self {
         let nursery = project.join(NURSERY);
-        if let Err(error) = fs::remove_dir_all(&nursery)
-            && error.kind() != io::ErrorKind::NotFound
-        {
+        if let Err(error) = fs::remove_dir_all(&nursery).or_else(missing_is_fine) {
             log::warn!("{} could not be removed: {error}", nursery.display());
         }
         let means = Means { processes, project, report, stopping: AtomicBool::new(false) };
@@ -189,10 +193,7 @@ impl Means {
 
     fn remove(&self, id: ImportId) -> io::Result<()> {
         let nursery = Root::open(&self.project.join(NURSERY))?.dir("")?;
-        match remove_tree(&nursery, &id.to_string()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        remove_tree(&nursery, &id.to_string()).or_else(missing_is_fine)
     }
 
     fn import(&self, order: &Order, folder: &Path) -> Result<Vec<String>, String> {
@@ -278,20 +279,6 @@ impl Means {
 fn spec(order: &Order, nursery: &Path) -> Spec {
     let id = order.id.to_string();
     let args = [
-        "-c",
-        "core.hooksPath=/dev/null",
-        "-c",
-        "core.fsmonitor=false",
-        "-c",
-        "core.attributesFile=/dev/null",
-        "-c",
-        "protocol.allow=never",
-        "-c",
-        "protocol.https.allow=always",
-        "-c",
-        "protocol.ssh.allow=always",
-        "-c",
-        "http.followRedirects=initial",
         "clone",
         "--depth",
         "1",
@@ -304,7 +291,7 @@ fn spec(order: &Order, nursery: &Path) -> Spec {
         &order.request.url,
         &id,
     ];
-    let mut spec = Spec::tool("git", &args, nursery);
+    let mut spec = Spec::tool("git", &worker_git::set(&CONFIGURATION, &args), nursery);
     spec.stdin = Stdin::Null;
     let inherited = |name: &&str| Some((OsString::from(name), std::env::var_os(name)?));
     spec.env.extend(VARIABLES.iter().filter_map(inherited));
@@ -327,10 +314,7 @@ impl Words {
     /// Takes a line; progress that is worth telling.
     fn hear(&mut self, line: String) -> Option<(String, u8)> {
         let Some((phase, percent)) = parse_progress(&line) else {
-            self.last.push_back(line);
-            if self.last.len() > LAST_LINES {
-                self.last.pop_front();
-            }
+            bounded::push(&mut self.last, line, LAST_LINES);
             return None;
         };
         if self.told.as_ref().is_some_and(|(of, at)| *of == phase && at.elapsed() < TELL_INTERVAL) {

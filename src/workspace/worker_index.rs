@@ -9,7 +9,6 @@ use super::index::{
 };
 use crate::api::Problem;
 use crate::assembly::host::Host;
-use crate::core;
 use crate::core::time::Time;
 use crate::endpoint::{Answer, Ask};
 use ignore::{DirEntry, WalkBuilder, WalkState};
@@ -394,5 +393,5 @@ fn add(folder: &mut Folder, more: &Folder) {
 /// `POST /api/indexer/rescan`.
 pub fn rescan(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let index = host.indexer.scan(ask.now).map_err(|error| Problem::new(503, "stopping", error))?;
-    Ok(Answer::Command(core::Command::Workspace(Command::Indexed(Arc::new(index)))))
+    Ok(Answer::Command(Command::Indexed(Arc::new(index)).into()))
 }

@@ -106,18 +106,13 @@ fn keep(mut map: Map, questions: &Receiver<Question>, stop: &AtomicBool) {
 pub fn answer(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let task = ask.request.query("task").unwrap_or_default().trim().to_owned();
     let told = ask.request.query("chars").filter(|text| !text.is_empty());
-    let room =
-        told.map_or(Some(DEFAULT_CHARS), |text| text.parse().ok().filter(|n| (1..=MAX_CHARS).contains(n)));
     let mut validator = Validator::default();
     let chars = task.chars().count();
     validator.check((1..=MAX_TASK_CHARS).contains(&chars), "task", || {
         format!("task must have 1 to {MAX_TASK_CHARS} characters, it has {chars}; say what is to be done")
     });
-    validator.check(room.is_some(), "chars", || {
-        format!("chars must be a whole number from 1 to {MAX_CHARS}, it is {:?}", told.unwrap_or_default())
-    });
+    let room = validator.whole_number("chars", told, DEFAULT_CHARS, MAX_CHARS);
     validator.finish()?;
-    let room = room.unwrap_or(DEFAULT_CHARS);
     let asked = task.clone();
     let answer = host.map.ask(ASK_WAIT, move |map| {
         let wish = Wish { task: &asked, ..Wish::default() };

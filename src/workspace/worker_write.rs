@@ -8,7 +8,6 @@ use super::worker_files::{
 };
 use crate::api::{Fields, Problem};
 use crate::assembly::host::Host;
-use crate::core;
 use crate::endpoint::{Answer, Ask};
 use serde_json::{Value, json};
 use std::fs::{Metadata, Permissions};
@@ -17,6 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::{Mutex, PoisonError};
 use svc_sys::beneath::{Dir, Root};
 use svc_sys::clock;
+use svc_sys::files::if_there;
 
 /// Folder levels that are removed at once.
 const MAX_REMOVED_LEVELS: usize = 128;
@@ -31,7 +31,7 @@ static REPLACING: Mutex<()> = Mutex::new(());
 
 fn changed(event: &'static str, details: Value, status: u16, mut body: Value) -> Result<Answer, Problem> {
     body["ok"] = json!(true);
-    Ok(Answer::Command(core::Command::Workspace(Command::Changed { event, details, status, body })))
+    Ok(Answer::Command(Command::Changed { event, details, status, body }.into()))
 }
 
 /// What the caller believes the file to be.
@@ -147,15 +147,12 @@ fn replace(
     expected: &Expected,
 ) -> Result<(Metadata, bool), Problem> {
     let said = |error: io::Error| refusal(&error, path);
-    let place = match root.locate(path.as_str()) {
-        Ok(real) => ProjectPath::found(&real),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => path.clone(),
-        Err(error) => return Err(said(error)),
-    };
+    let real = if_there(root.locate(path.as_str())).map_err(said)?;
+    let place = real.map_or_else(|| path.clone(), |real| ProjectPath::found(&real));
     place.check_writable()?;
     let (dir, place) = folder_of(root, &place, false)?;
     let (_, name) = place.split();
-    let old = look(&dir, name).map_err(said)?;
+    let old = if_there(dir.look(name)).map_err(said)?;
     if let Some(old) = &old {
         check_plain(old, path)?;
     }
@@ -163,7 +160,7 @@ fn replace(
     let temporary = temporary(&dir, content, mode).map_err(said)?;
     let _guard = REPLACING.lock().unwrap_or_else(PoisonError::into_inner);
     let placed = (|| {
-        let now = look(&dir, name).map_err(said)?;
+        let now = if_there(dir.look(name)).map_err(said)?;
         if let Some(now) = &now {
             check_plain(now, path)?;
         }
@@ -178,14 +175,6 @@ fn replace(
     let created = placed.inspect_err(|_| drop(dir.remove_file(&temporary)))?;
     dir.sync().map_err(said)?;
     Ok((dir.look(name).map_err(said)?, created))
-}
-
-fn look(dir: &Dir, name: &str) -> io::Result<Option<Metadata>> {
-    match dir.look(name) {
-        Ok(meta) => Ok(Some(meta)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// `POST /api/files/create`.

@@ -7,6 +7,7 @@ extern crate self as svc_base;
 pub mod actor;
 pub mod api;
 pub mod base64;
+pub mod bounded;
 pub mod bundled;
 pub mod chunked;
 pub mod fence;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::ops::Add;
+use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// Milliseconds since 1970-01-01T00:00:00Z. Shown as RFC 3339 with milliseconds and `Z`.
@@ -35,8 +35,7 @@ impl Time {
     /// The same distance from now after `jump` as before it.
     #[must_use]
     pub fn moved(self, jump: Jump) -> Self {
-        let millis = u64::try_from(jump.by.as_millis()).unwrap_or(u64::MAX);
-        Self(if jump.is_back { self.0.saturating_sub(millis) } else { self.0.saturating_add(millis) })
+        if jump.is_back { self - jump.by } else { self + jump.by }
     }
 }
 
@@ -46,6 +45,15 @@ impl Add<Duration> for Time {
     fn add(self, length: Duration) -> Self {
         let millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(millis))
+    }
+}
+
+impl Sub<Duration> for Time {
+    type Output = Self;
+
+    fn sub(self, length: Duration) -> Self {
+        let millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(millis))
     }
 }
 

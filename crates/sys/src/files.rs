@@ -27,6 +27,14 @@ pub fn missing_is_fine(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
+/// What was found; `None` where nothing is there.
+pub fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) => missing_is_fine(error).map(|()| None),
+    }
+}
+
 /// Replaces a file by a synced temporary one, readable by its owner alone. The folder is yet to be synced.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     swap_in(path, bytes, true)

@@ -3,7 +3,7 @@
 //! **Invariant:** a line is whole or not there. A write that fails is taken back; what a crash has torn off
 //! is closed with a line end before the next line, and passed over by readers.
 
-use super::files::{missing_is_fine, replace, sync_folder};
+use super::files::{if_there, missing_is_fine, replace, sync_folder};
 use super::regular;
 use super::reserve::{Lent, with_reserve};
 use std::fs::{self, File, OpenOptions};
@@ -60,7 +60,7 @@ pub fn older_of(path: &Path) -> PathBuf {
 
 /// Keeps the last `entries` whole lines of a journal and of its rotated part.
 pub fn trim_lines(path: &Path, entries: usize) -> io::Result<()> {
-    let read = |path: &Path| regular::read(path).or_else(|error| missing_is_fine(error).map(|()| Vec::new()));
+    let read = |path: &Path| if_there(regular::read(path)).map(Option::unwrap_or_default);
     let bytes = [read(&older_of(path))?, read(path)?].concat();
     let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     if lines.len() > entries {

@@ -8,6 +8,7 @@ use crate::agents::report::LogRecord;
 use crate::core::time::Time;
 use crate::memory::{self, Learned};
 use std::collections::{BTreeMap, VecDeque};
+use svc_base::bounded;
 use svc_base::fence::one_line;
 use svc_base::sorted;
 
@@ -192,10 +193,8 @@ impl Ledger {
         let trigger = format!("{} failed: {}", red.command, red.why);
         self.learned.retain(|known| known.trigger != trigger);
         let trigger = cut(&trigger, memory::MAX_TRIGGER_CHARS);
-        self.learned.push_back(Learned { trigger, fix: cut(&fix, memory::MAX_FIX_CHARS), at: place.ts });
-        if self.learned.len() > MAX_FACTS {
-            self.learned.pop_front();
-        }
+        let fix = cut(&fix, memory::MAX_FIX_CHARS);
+        bounded::push(&mut self.learned, Learned { trigger, fix, at: place.ts }, MAX_FACTS);
     }
 
     /// What failed and went well then, oldest first.

@@ -28,6 +28,16 @@ impl Validator {
         }
     }
 
+    /// A whole number from 1 to `most`, as the text of a query has it; `usual` where there is none.
+    pub fn whole_number(&mut self, name: &str, text: Option<&str>, usual: usize, most: usize) -> usize {
+        let Some(text) = text else { return usual };
+        let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+        self.check(number.is_some(), name, || {
+            format!("{name} must be a whole number from 1 to {most}, it is {text:?}")
+        });
+        number.unwrap_or(usual)
+    }
+
     /// Refuses when anything was recorded.
     pub fn finish(self) -> Result<(), Problem> {
         if self.errors.is_empty() { Ok(()) } else { Err(Problem::validation(self.errors)) }

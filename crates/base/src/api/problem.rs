@@ -78,6 +78,11 @@ impl Problem {
         Self { errors, ..Self::new(400, "validation_failed", error) }
     }
 
+    /// 400 `validation_failed` with one violation.
+    pub fn invalid(field: &str, message: impl Into<String>) -> Self {
+        Self::validation(vec![FieldError { field: field.to_owned(), message: message.into() }])
+    }
+
     /// Adds a header to the reply.
     #[must_use]
     pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
