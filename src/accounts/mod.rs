@@ -165,13 +165,12 @@ pub fn report(all: &mut All, _cx: &mut Context, report: Report) {
 
 fn add(all: &mut All, cx: &mut Context, account: Account) -> Result<Reply, Problem> {
     let Account { name, home, .. } = &account;
-    let conflict = |text: String| Err(Problem::new(409, "account_exists", text));
     if let Some(known) = all.accounts.get(name) {
         let text = format!(
             "there is an account {name} of {}; remove it first, or choose another name",
             known.provider
         );
-        return conflict(text);
+        return Err(Problem::new(409, "account_exists", text));
     }
     if all.accounts.known.len() >= MAX_ACCOUNTS {
         let text = format!("{MAX_ACCOUNTS} accounts are known and that is the limit; remove one first");
@@ -225,15 +224,15 @@ fn check_unused(all: &All, account: &Account) -> Result<(), Problem> {
 
 fn change(all: &mut All, cx: &mut Context, name: &str, change: Change) -> Result<Reply, Problem> {
     let mut account = (*find(all, name)?).clone();
-    let moves = change.home.as_ref().filter(|home| account.home.as_ref() != Some(*home));
+    let moves = change.home.filter(|home| account.home.as_ref() != Some(home));
+    let has_moved = moves.is_some();
     if let Some(home) = moves {
         check_unused(all, &account)?;
-        check_home(all, name, Some(home))?;
-        account.home = Some(home.clone());
+        check_home(all, name, Some(&home))?;
+        account.home = Some(home);
     }
     account.label = change.label.unwrap_or(account.label);
     account.is_off = change.enabled.map_or(account.is_off, |is_on| !is_on);
-    let has_moved = all.accounts.get(name).is_some_and(|was| was.home != account.home);
     let state = Arc::make_mut(&mut all.accounts);
     if has_moved {
         // Who was logged in was so in the other folder.

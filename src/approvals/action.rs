@@ -341,6 +341,14 @@ fn shown(params: &Value) -> Value {
     Value::String(format!("{}… ({} bytes)", &text[..end], text.len()))
 }
 
+/// At most so many characters of a text, with `…` behind them where more was.
+pub(super) fn cut(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
 fn redact(value: &Value, depth: usize) -> Value {
     match value {
         Value::Object(_) | Value::Array(_) if depth >= SHOWN_DEPTH => Value::String("…".into()),
@@ -365,10 +373,7 @@ fn redact(value: &Value, depth: usize) -> Value {
             }
             Value::Array(kept)
         }
-        Value::String(text) => match text.char_indices().nth(SHOWN_TEXT_CHARS) {
-            Some((at, _)) => Value::String(format!("{}…", &text[..at])),
-            None => value.clone(),
-        },
+        Value::String(text) => Value::String(cut(text, SHOWN_TEXT_CHARS)),
         plain => plain.clone(),
     }
 }

@@ -83,16 +83,12 @@ pub const FLOOR: &[Forbidden] = &[
     Forbidden {
         word: "removes",
         reason: "it may remove files or overwrite a disk",
-        holds: |seen| {
-            seen.command.is_some_and(|text| command_words(text).any(|word| REMOVING.contains(&word)))
-        },
+        holds: |seen| seen.command.is_some_and(|text| parts(text).any(|word| REMOVING.contains(&word))),
     },
     Forbidden {
         word: "rights",
         reason: "it asks for the rights of another user, or for another room",
-        holds: |seen| {
-            seen.command.is_some_and(|text| command_words(text).any(|word| RAISING.contains(&word)))
-        },
+        holds: |seen| seen.command.is_some_and(|text| parts(text).any(|word| RAISING.contains(&word))),
     },
 ];
 
@@ -207,10 +203,6 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_alphanumeric() || "._-".contains(c))).filter(|part| !part.is_empty())
 }
 
-fn command_words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !(c.is_alphanumeric() || "._-".contains(c))).filter(|word| !word.is_empty())
-}
-
 fn is_of_svc(word: &str) -> bool {
     matches!(word, "svc" | ".svc" | "svc-cli" | "svc-skills")
         || word.starts_with("svc_")
@@ -248,7 +240,7 @@ fn is_secret(word: &str) -> bool {
 
 /// Whether a command line has git in it and is not one plain call of what only looks, adds or commits.
 fn is_more_than_plain_git(text: &str) -> bool {
-    let words: Vec<&str> = command_words(text).collect();
+    let words: Vec<&str> = parts(text).collect();
     if words.iter().any(|word| OTHER_GIT.contains(word)) {
         return true;
     }

@@ -24,10 +24,11 @@ mod tests;
 pub use action::{Action, Certainty, Danger, hash};
 pub use command_line::MAX_COMMAND_CHARS;
 pub use new_rule::{About, For, NewRule};
-pub use record::{Approval, ApprovalId, Status, VERSION as STORED_VERSION};
-pub use rule::{Rule, RuleId, Say};
+pub use record::{Approval, Status, VERSION as STORED_VERSION};
+pub use rule::{Rule, Say};
 pub use rules::{Asked, Judged, ask_now, ask_stored, judge};
 pub use store::{Stored, clock_set, not_after, restore};
+pub use svc_base::ids::{ApprovalId, RuleId};
 
 use crate::agents;
 use crate::api::{Problem, Reply};
@@ -344,10 +345,7 @@ fn decide(
     decision: Decision,
     reason: Option<String>,
 ) -> Result<Response, Problem> {
-    if let Some(agent) = cx.actor.agent() {
-        let text = format!("agent {agent} may not decide an approval; a person has to, outside of an agent");
-        return Err(Problem::new(403, "agent_may_not", text));
-    }
+    new_rule::check_person(cx, "decide an approval")?;
     let approval = Arc::clone(all.approvals.find(id)?);
     let status = decision.status();
     // A second click, or a retry after a lost answer, is no conflict.
@@ -382,7 +380,7 @@ pub fn expire(all: &mut All, cx: &mut Context, id: ApprovalId) {
 /// An agent has done something: where its shell is follows from it.
 pub fn heard_one(all: &mut All, agent: AgentId, activity: &Activity) {
     if matches!(activity, Activity::ToolStarted { input, .. } if input.get("command").is_some()) {
-        Arc::make_mut(&mut all.approvals).hear(agent, activity);
+        Arc::make_mut(&mut all.approvals).shells.heard(agent, activity);
     }
 }
 
@@ -408,12 +406,8 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         }
         Moment::Removed(_, lineage) => {
             rules::forget(all, cx, lineage);
-            let open = |approval: &&Arc<Approval>| approval.lineage_id == Some(lineage) && approval.is_open();
-            let ids: Vec<ApprovalId> =
-                all.approvals.iter().filter(open).map(|approval| approval.id).collect();
-            for id in ids {
-                resolve(all, cx, id, Status::Expired, Some("its agent was removed".into()));
-            }
+            let is_open = |one: &Approval| one.lineage_id == Some(lineage) && one.is_open();
+            expire_all(all, cx, is_open, "its agent was removed");
         }
         _ => {}
     }
@@ -421,14 +415,19 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
 
 /// A run that is over waits for no answer any more.
 fn end_questions(all: &mut All, cx: &mut Context, agent: AgentId) {
-    let is_question = |approval: &&Arc<Approval>| {
+    let is_question = |approval: &Approval| {
         approval.agent_id == Some(agent)
             && approval.status == Status::Pending
             && matches!(approval.action, Action::ToolPermission { .. })
     };
-    let ids: Vec<ApprovalId> = all.approvals.iter().filter(is_question).map(|approval| approval.id).collect();
+    expire_all(all, cx, is_question, "its run ended before the decision");
+}
+
+fn expire_all(all: &mut All, cx: &mut Context, is_one: impl Fn(&Approval) -> bool, why: &str) {
+    let ones = all.approvals.iter().filter(|approval| is_one(approval));
+    let ids: Vec<ApprovalId> = ones.map(|approval| approval.id).collect();
     for id in ids {
-        resolve(all, cx, id, Status::Expired, Some("its run ended before the decision".into()));
+        resolve(all, cx, id, Status::Expired, Some(why.into()));
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::floor::{self, Forbidden};
 use super::record::{Approval, Status};
-use super::rule::{Deed, Over, Rule, RuleId, Say, Whose};
+use super::rule::{Deed, Over, Rule, Say, Whose};
 use super::rules::{MAX_LIFETIME, MAX_RULES, USUAL_LIFETIME, end, hand_over};
-use super::save;
+use super::{RuleId, save};
 use crate::api::Problem;
 use crate::core::{Context, State as All, Timer};
 use serde_json::{Value, json};
@@ -111,7 +111,8 @@ pub fn add(all: &mut All, cx: &mut Context, new: NewRule) -> Result<Value, Probl
     Ok(shown)
 }
 
-fn check_person(cx: &Context, what: &str) -> Result<(), Problem> {
+/// Errors: 403 `agent_may_not`.
+pub(super) fn check_person(cx: &Context, what: &str) -> Result<(), Problem> {
     let Some(agent) = cx.actor.agent() else { return Ok(()) };
     let text = format!("agent {agent} may not {what}; a person has to, outside of an agent");
     Err(Problem::new(403, "agent_may_not", text))
@@ -201,14 +202,7 @@ pub fn revoke(all: &mut All, cx: &mut Context, id: &str) -> Result<Value, Proble
         if approval.status == Status::Pending {
             hand_over(all, cx, &approval);
         } else {
-            super::resolve_by(
-                all,
-                cx,
-                approval.id,
-                Status::Expired,
-                Some("its rule was revoked".into()),
-                None,
-            );
+            super::resolve(all, cx, approval.id, Status::Expired, Some("its rule was revoked".into()));
         }
     }
     save(cx);

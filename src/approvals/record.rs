@@ -1,44 +1,10 @@
 //! The record of an approval, and how it is shown.
 
 use super::Action;
-use super::rule::RuleId;
-use crate::core::ids::{AgentId, LineageId, NotAnId};
+use crate::core::ids::{AgentId, ApprovalId, LineageId, RuleId};
 use crate::core::time::{Time, rfc3339};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::fmt;
-use std::str::FromStr;
-
-/// Names an approval: `apr-` and 8 hexadecimal digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, svc_base::recorded::Recorded)]
-pub struct ApprovalId(pub u32);
-
-impl fmt::Display for ApprovalId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "apr-{:08x}", self.0)
-    }
-}
-
-impl FromStr for ApprovalId {
-    type Err = NotAnId;
-
-    fn from_str(text: &str) -> Result<Self, NotAnId> {
-        text.strip_prefix("apr-").ok_or(NotAnId)?.parse::<AgentId>().map(|hex| Self(hex.0))
-    }
-}
-
-impl Serialize for ApprovalId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ApprovalId {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
 
 /// Where an approval is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]

@@ -1,46 +1,13 @@
 //! A rule: what it says, what it is about, whom it is for, and how it is shown.
 
-use super::action::Action;
+use super::action::{Action, cut};
 use super::command_line::CommandLine;
 use crate::agents::Agent;
-use crate::core::ids::{AgentId, LineageId, NotAnId};
+use crate::core::ids::{LineageId, RuleId};
 use crate::core::time::Time;
 use crate::core::untrusted_line;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::fmt;
-use std::str::FromStr;
-
-/// Names a rule: `rul-` and 8 hexadecimal digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, svc_base::recorded::Recorded)]
-pub struct RuleId(pub u32);
-
-impl fmt::Display for RuleId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rul-{:08x}", self.0)
-    }
-}
-
-impl FromStr for RuleId {
-    type Err = NotAnId;
-
-    fn from_str(text: &str) -> Result<Self, NotAnId> {
-        text.strip_prefix("rul-").ok_or(NotAnId)?.parse::<AgentId>().map(|hex| Self(hex.0))
-    }
-}
-
-impl Serialize for RuleId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for RuleId {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
 
 /// What a rule says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
@@ -106,14 +73,6 @@ pub enum Deed {
 /// Characters of parameters that a rule shows.
 const SHOWN_CHARS: usize = 2_000;
 
-fn shown(params: &Value) -> String {
-    let text = params.to_string();
-    match text.char_indices().nth(SHOWN_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text,
-    }
-}
-
 impl Deed {
     /// Exactly this; `None` for what only a person answers.
     pub fn exactly(action: &Action) -> Option<Self> {
@@ -122,13 +81,13 @@ impl Deed {
             Action::ToolPermission { tool, params, params_hash, .. } => Some(Self::Tool {
                 tool: tool.clone(),
                 params_hash: params_hash.clone(),
-                shown: shown(params),
+                shown: cut(&params.to_string(), SHOWN_CHARS),
             }),
             Action::IntegrationExec { integration_id, tool, params, params_hash, .. } => Some(Self::Call {
                 integration_id: integration_id.clone(),
                 tool: tool.clone(),
                 params_hash: params_hash.clone(),
-                shown: shown(params),
+                shown: cut(&params.to_string(), SHOWN_CHARS),
             }),
             Action::Question { .. } | Action::ResumeAgents { .. } => None,
         }

@@ -19,15 +19,14 @@
 use super::action::Action;
 use super::command_line::{self, CommandLine};
 use super::floor;
-use super::record::{Approval, ApprovalId, Status};
-use super::rule::{Deed, Over, Rule, RuleId, Say, Whose};
-use super::{NewApproval, save, settle};
+use super::record::{Approval, Status};
+use super::rule::{Deed, Over, Rule, Say, Whose};
+use super::{ApprovalId, NewApproval, RuleId, save, settle};
 use crate::agents::Agent;
 use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId, UNKNOWN_AGENT};
 use crate::core::time::{Jump, Time};
 use crate::core::{Context, Effect, Notice, State as All, Timer, Timers};
-use crate::providers::Activity;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,11 +96,6 @@ impl super::State {
             |deed: &Deed| matches!(deed, Deed::Call { integration_id, .. } if integration_id == integration);
         self.rules.iter().any(|rule| rule.say == Say::Allow && rule.is_in_force(now) && is_its(&rule.deed))
     }
-
-    /// What an agent does tells where its shell is.
-    pub(super) fn hear(&mut self, agent: AgentId, activity: &Activity) {
-        self.shells.heard(agent, activity);
-    }
 }
 
 /// What the rules say of this action of this agent. Of who is no known agent they say nothing.
@@ -155,10 +149,7 @@ fn is_where_it_says(all: &All, agent: &Agent, action: &Action, deed: &Deed) -> b
 pub fn ask_now(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<Asked, Problem> {
     match judge(all, cx.now, new.agent, &new.action) {
         Judged::Allow(rule) if super::pending_like(all, &new).is_none() => {
-            let agent = new.agent;
-            let mut approval = super::fresh(all, cx, new);
-            count(all, cx, rule, Some(approval.id), agent);
-            approval.rule = Some(rule);
+            let mut approval = by_rule(all, cx, new, rule);
             let by = format!("rule {rule}");
             approval.resolve(cx.now, by, Status::Approved, None);
             approval.used_at = Some(cx.now);
@@ -185,12 +176,10 @@ pub fn ask_stored(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<A
     match judge(all, cx.now, new.agent, &new.action) {
         Judged::Allow(rule) if super::pending_like(all, &new).is_none() => {
             super::check_room(all, super::lineage_of(all, new.agent))?;
-            let agent = new.agent;
-            let mut approval = super::fresh(all, cx, new);
-            count(all, cx, rule, Some(approval.id), agent);
-            approval.rule = Some(rule);
+            let approval = by_rule(all, cx, new, rule);
             let id = approval.id;
-            if let (Action::ToolPermission { params, .. }, Some(agent)) = (&approval.action, agent)
+            if let (Action::ToolPermission { params, .. }, Some(agent)) =
+                (&approval.action, approval.agent_id)
                 && let Some(text) = params.get("command").and_then(Value::as_str)
                 && command_line::may_move(text)
             {
@@ -208,18 +197,28 @@ pub fn ask_stored(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<A
         }
         Judged::Never(rule) if new.action.is_sure() && super::pending_like(all, &new).is_none() => {
             // It is done: its agent is told to undo it, as by a person.
-            let agent = new.agent;
             let approval = super::fresh(all, cx, new);
-            let id = approval.id;
-            count(all, cx, rule, Some(id), agent);
-            Arc::make_mut(&mut all.approvals).list.push(Arc::new(approval));
-            let reason = Some(format!("a rule of a person ({rule}) says never"));
-            super::resolve_by(all, cx, id, Status::Rejected, reason, Some(rule));
-            Ok(Asked::Soon(id))
+            Arc::make_mut(&mut all.approvals).list.push(Arc::new(approval.clone()));
+            reject(all, cx, &approval, rule);
+            Ok(Asked::Soon(approval.id))
         }
         // Whose deed it was cannot be told for sure: a person has to look.
         judged => person(all, cx, new, judged),
     }
+}
+
+/// The record of a wish that a rule allows, whose use is counted.
+fn by_rule(all: &mut All, cx: &mut Context, new: NewApproval, rule: RuleId) -> Approval {
+    let approval = Approval { rule: Some(rule), ..super::fresh(all, cx, new) };
+    count(all, cx, rule, Some(approval.id), approval.agent_id);
+    approval
+}
+
+/// A rule says never to what is asked for.
+fn reject(all: &mut All, cx: &mut Context, approval: &Approval, rule: RuleId) {
+    count(all, cx, rule, Some(approval.id), approval.agent_id);
+    let reason = Some(format!("a rule of a person ({rule}) says never"));
+    super::resolve_by(all, cx, approval.id, Status::Rejected, reason, Some(rule));
 }
 
 fn person(all: &mut All, cx: &mut Context, new: NewApproval, judged: Judged) -> Result<Asked, Problem> {
@@ -285,11 +284,7 @@ pub fn grant(all: &mut All, cx: &mut Context, id: ApprovalId) {
     let stands = all.approvals.rule(rule).is_some_and(|rule| rule.stands(cx.now));
     let judged = judge(all, cx.now, approval.agent_id, &approval.action);
     match judged {
-        Judged::Never(never) => {
-            count(all, cx, never, Some(id), approval.agent_id);
-            let reason = Some(format!("a rule of a person ({never}) says never"));
-            super::resolve_by(all, cx, id, Status::Rejected, reason, Some(never));
-        }
+        Judged::Never(never) => reject(all, cx, &approval, never),
         Judged::Person(Some(_)) => hand_over(all, cx, &approval),
         _ if stands => super::resolve_by(all, cx, id, Status::Approved, None, Some(rule)),
         _ => hand_over(all, cx, &approval),

@@ -6,6 +6,7 @@ use crate::agents::SpawnRequest;
 use crate::approvals::Stored;
 use crate::assembly::documents::encode;
 use crate::core::{Actor, CallId, Document, Event};
+use crate::providers::Activity;
 use crate::testing::Bench;
 
 const HOUR: Duration = Duration::from_secs(3600);

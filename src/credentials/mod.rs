@@ -174,9 +174,7 @@ pub fn variables(
 fn of_team(all: &All, team: &str) -> Option<SecretVariable> {
     let team = all.teams.get(team.parse::<TeamId>().ok()?)?;
     let toy = toys::find(team.toy_id.as_deref()?)?;
-    let (name, variable) = (toy.credential(), toy.variable());
-    let sealed = all.credentials.get(&name)?.sealed.clone();
-    Some(SecretVariable { variable, token: None, name, sealed })
+    variable(all, toy.credential(), toy.variable(), None)
 }
 
 /// The key of a provider, for a process that runs it.
@@ -185,14 +183,19 @@ pub fn of_provider(all: &All, info: &providers::Info) -> Vec<SecretVariable> {
 }
 
 fn key_of(all: &All, info: &providers::Info, name: &str) -> Vec<SecretVariable> {
-    let entry = all.credentials.get(name).filter(|_| !info.env_key.is_empty());
-    let variable = |entry: &Arc<Entry>| SecretVariable {
-        variable: info.env_key.to_owned(),
-        token: info.env_token,
-        name: name.to_owned(),
-        sealed: entry.sealed.clone(),
-    };
-    entry.map(variable).into_iter().collect()
+    let key = variable(all, name.to_owned(), info.env_key.to_owned(), info.env_token);
+    key.filter(|_| !info.env_key.is_empty()).into_iter().collect()
+}
+
+/// A variable that gets the secret of this name, or instead of a key a `token`; `None` where there is none.
+pub fn variable(
+    all: &All,
+    name: String,
+    variable: String,
+    token: Option<providers::EnvToken>,
+) -> Option<SecretVariable> {
+    let sealed = all.credentials.get(&name)?.sealed.clone();
+    Some(SecretVariable { variable, token, name, sealed })
 }
 
 /// Checks an entry's name: words of `A-Z a-z 0-9 _ . -` joined by `/`, at most [`MAX_NAME_BYTES`].

@@ -18,10 +18,11 @@ use std::fs::{self, File, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use svc_base::hex;
 use svc_sys::files::replace;
 use svc_sys::regular;
+use svc_sys::threads::lock;
 
 /// The key's file below `.svc/`.
 pub const KEY_FILE: &str = "credentials.key";
@@ -50,7 +51,7 @@ impl Vault {
             Some(text) => Some(key_from_text(text)?),
             None => vault.read_key()?,
         };
-        *vault.lock() = key.map(|key| Aes256Gcm::new(&key.into()));
+        *lock(&vault.cipher) = key.map(|key| Aes256Gcm::new(&key.into()));
         Ok(vault)
     }
 
@@ -74,7 +75,7 @@ impl Vault {
             let text = format!("the key of the vault cannot be used: {what}; look at .svc and retry");
             Problem::new(503, "storage_unavailable", text)
         };
-        let mut guard = self.lock();
+        let mut guard = lock(&self.cipher);
         if guard.is_none() {
             *guard = Some(Aes256Gcm::new(&self.make_key().map_err(failed)?.into()));
         }
@@ -96,7 +97,7 @@ impl Vault {
                  or set it again"
             )
         };
-        let guard = self.lock();
+        let guard = lock(&self.cipher);
         let cipher = guard.as_ref().ok_or_else(unreadable)?;
         let (nonce, ciphertext) = sealed.0.split_at_checked(NONCE_BYTES).ok_or_else(unreadable)?;
         let nonce = <[u8; NONCE_BYTES]>::try_from(nonce).map_err(|_| unreadable())?;
@@ -107,7 +108,7 @@ impl Vault {
 
     /// Whether there is a key already.
     pub fn has_key(&self) -> bool {
-        self.lock().is_some()
+        lock(&self.cipher).is_some()
     }
 
     /// Opens variables for a child's environment.
@@ -117,10 +118,6 @@ impl Vault {
             set.extend(one.set(self.open(&one.name, &one.sealed)?.expose()));
         }
         Ok(set)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Aes256Gcm>> {
-        self.cipher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The key in the file, if there is one; its permissions are set right.

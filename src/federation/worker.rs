@@ -20,11 +20,12 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 use svc_base::hex::{self, bytes_32};
 use svc_sys::files::replace;
 use svc_sys::regular;
+use svc_sys::threads::lock;
 
 /// The file of the sealed key below `.svc/`.
 pub const KEY_FILE: &str = "federation.key";
@@ -61,7 +62,7 @@ impl Keeper {
     ///
     /// Errors: 503 when it cannot be read, opened or written.
     fn key(&self, vault: &Vault) -> Result<SigningKey, Problem> {
-        let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.key);
         if let Some(key) = known.as_ref() {
             return Ok(key.clone());
         }
@@ -80,7 +81,7 @@ impl Keeper {
     }
 
     fn make(&self, vault: &Vault) -> Result<[u8; 32], Problem> {
-        let seed: [u8; 32] = nonce()?;
+        let seed: [u8; 32] = random()?;
         let sealed = vault.seal(KEY_NAME, &Secret::new(hex::encode(&seed)))?;
         let text = json!(sealed);
         let line = format!("{}\n", text.as_str().unwrap_or_default());
@@ -119,7 +120,7 @@ fn seal(
     body: &Value,
     now: Time,
 ) -> Result<Envelope, Problem> {
-    let nonce: [u8; NONCE_BYTES] = random().map_err(|error| Problem::new(503, "no_randomness", error))?;
+    let nonce: [u8; NONCE_BYTES] = random()?;
     let envelope = Envelope {
         from: own_id(host)?,
         to: to.clone(),
@@ -133,14 +134,11 @@ fn seal(
     Ok(envelope.signed(&host.federation.key(&host.vault)?))
 }
 
-fn random<const N: usize>() -> Result<[u8; N], String> {
+fn random<const N: usize>() -> Result<[u8; N], Problem> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| format!("no randomness: {error}"))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Problem::new(503, "no_randomness", format!("no randomness: {error}")))?;
     Ok(bytes)
-}
-
-fn nonce() -> Result<[u8; 32], Problem> {
-    random().map_err(|error| Problem::new(503, "no_randomness", error))
 }
 
 /// As this daemon calls itself: the name of its project's folder.
@@ -185,7 +183,7 @@ pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let (url, token) = ask.request.read(address)?;
     ask.state.health.writable()?;
 
-    let (own_key, own_nonce) = (own_key(host)?, nonce()?);
+    let (own_key, own_nonce) = (own_key(host)?, random()?);
     let offer = json!({
         "publicKey": hex::encode(&own_key),
         "commitment": hex::encode(&commitment(&own_key, &own_nonce)),
@@ -215,7 +213,7 @@ pub fn offered(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         other,
         commitment,
         own_key: own_key(host)?,
-        own_nonce: nonce()?,
+        own_nonce: random()?,
         own_name: own_name(ask.state),
     };
     let command = Command::Offered(Box::new(offer));
@@ -242,7 +240,7 @@ pub fn envelope(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let PublicKey(key) = peer.public_key;
     envelope.check(&own_id(host)?, &peer.id, &checked_key(key)?, ask.now)?;
     {
-        let mut replays = host.federation.replays.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replays = lock(&host.federation.replays);
         replays.forget_others(|id| ask.state.federation.get(id).is_some());
         replays.take(&envelope, ask.now)?;
     }

@@ -59,8 +59,8 @@ fn span(length: Duration) -> String {
     }
 }
 
-fn status_word(agent: &Agent) -> String {
-    format!("{:?}", agent.status).to_lowercase()
+pub(super) fn status_word(status: Status) -> String {
+    format!("{status:?}").to_lowercase()
 }
 
 /// `/status`.
@@ -86,6 +86,15 @@ pub fn status(all: &All, now: Time) -> Text {
     text
 }
 
+/// The first [`MAX_ROWS`] rows of a list, and how many are left out.
+pub fn rows(mut rows: impl Iterator<Item = Text>) -> Text {
+    let text = rows.by_ref().take(MAX_ROWS).fold(Text::new(), Text::line);
+    match rows.count() {
+        0 => text,
+        more => text.line(format!("… and {more} more").into()),
+    }
+}
+
 /// `/agents`: the living, then the ended, the latest first.
 pub fn agents(all: &All, now: Time) -> Text {
     let mut list: Vec<&Arc<Agent>> = all.agents.iter().collect();
@@ -95,10 +104,7 @@ pub fn agents(all: &All, now: Time) -> Text {
     if list.is_empty() {
         return Text::from("no agents; ").code("/spawn <role> <task>").plain(" starts one");
     }
-    let more = list.len().saturating_sub(MAX_ROWS);
-    let rows = list.into_iter().take(MAX_ROWS).map(|agent| row(agent, now));
-    let text = rows.fold(Text::new(), Text::line);
-    if more > 0 { text.line(format!("… and {more} more").into()) } else { text }
+    rows(list.into_iter().map(|agent| row(agent, now)))
 }
 
 fn row(agent: &Agent, now: Time) -> Text {
@@ -106,7 +112,7 @@ fn row(agent: &Agent, now: Time) -> Text {
     let mut text = Text::new().bold(cut(&agent.name, NAME_CHARS)).plain(format!(
         " {} · {} · {since}",
         agent.role,
-        status_word(agent)
+        status_word(agent.status)
     ));
     let usage = agent.context_usage();
     if agent.status.is_live() && usage > 0.0 {
@@ -126,7 +132,6 @@ pub fn teams(all: &All) -> Text {
     if teams.is_empty() {
         return "no teams".into();
     }
-    let more = teams.len().saturating_sub(MAX_ROWS);
     let row = |team: &sources::Team| {
         let members = sources::members(all, team);
         let live = members.iter().filter(|agent| agent.status.is_live()).count();
@@ -136,8 +141,7 @@ pub fn teams(all: &All) -> Text {
             .bold(cut(&team.name, NAME_CHARS))
             .plain(format!(" {live} alive of {}{lead}", members.len()))
     };
-    let text = teams.iter().take(MAX_ROWS).map(row).fold(Text::new(), Text::line);
-    if more > 0 { text.line(format!("… and {more} more").into()) } else { text }
+    rows(teams.iter().map(row))
 }
 
 /// `/brief`: what waits, who works, and what ended within a day.
@@ -166,7 +170,7 @@ pub fn brief(all: &All, now: Time) -> Text {
         let said = agent.last_turn.as_ref().map(|turn| turn.text.clone()).filter(|text| !text.is_empty());
         let words = first_line(&said.unwrap_or_else(|| agent.status_reason.to_string()), ACTIVITY_CHARS);
         let name = cut(&agent.name, NAME_CHARS);
-        text = text.line(Text::new().bold(name).said(&format!(" {}: {words}", status_word(agent))));
+        text = text.line(Text::new().bold(name).said(&format!(" {}: {words}", status_word(agent.status))));
     }
     let rotations = all.agents.rotations().total;
     if rotations > 0 { text.line(format!("{rotations} rotations so far").into()) } else { text }
@@ -223,12 +227,9 @@ pub fn told(response: &Response) -> Text {
         Response::Agents(outcome) => became(outcome),
         Response::Decided(approval) => {
             let (who, action) = (&approval.agent_name, approval.action.description());
-            match approval.status {
-                approvals::Status::Approved => {
-                    Text::new().bold("Approved").said(&format!(": {who} may {action}"))
-                }
-                _ => Text::new().bold("Rejected").said(&format!(": {who} may not {action}")),
-            }
+            let is_approved = approval.status == approvals::Status::Approved;
+            let (word, may) = if is_approved { ("Approved", "may") } else { ("Rejected", "may not") };
+            Text::new().bold(word).said(&format!(": {who} {may} {action}"))
         }
         // No command of a chat is answered so.
         Response::Http(_) | Response::Inbox(_) => "done".into(),

@@ -235,28 +235,24 @@ fn rotate(all: &All, arguments: &str) -> Result<Plan, Refused> {
     agents_command(agents::Command::Rotate(agent.id.to_string()))
 }
 
-fn instruct(all: &All, arguments: &str) -> Result<Plan, Refused> {
-    let (target, message) = split_target(arguments);
-    if message.is_empty() {
+/// Whom the command `name` is to say something to, by its id, and what.
+fn addressed(all: &All, name: &str, arguments: &str) -> Result<(String, String), Refused> {
+    let (target, words) = split_target(arguments);
+    if words.is_empty() {
         return Err(Refused::Usage);
     }
-    let agent = find(all, target, Want::Lead, |id| format!("/instruct {id} {message}"))?;
-    let command = agents::Command::Instruct {
-        target: agent.id.to_string(),
-        message: message.to_owned(),
-        deliver: Deliver::Auto,
-    };
-    agents_command(command)
+    let agent = find(all, target, Want::Lead, |id| format!("/{name} {id} {words}"))?;
+    Ok((agent.id.to_string(), words.to_owned()))
+}
+
+fn instruct(all: &All, arguments: &str) -> Result<Plan, Refused> {
+    let (target, message) = addressed(all, "instruct", arguments)?;
+    agents_command(agents::Command::Instruct { target, message, deliver: Deliver::Auto })
 }
 
 fn query(all: &All, arguments: &str) -> Result<Plan, Refused> {
-    let (target, question) = split_target(arguments);
-    if question.is_empty() {
-        return Err(Refused::Usage);
-    }
-    let agent = find(all, target, Want::Lead, |id| format!("/query {id} {question}"))?;
-    let command = agents::Command::Query { target: agent.id.to_string(), question: question.to_owned() };
-    agents_command(command)
+    let (target, question) = addressed(all, "query", arguments)?;
+    agents_command(agents::Command::Query { target, question })
 }
 
 fn log(all: &All, arguments: &str) -> Result<Plan, Refused> {
@@ -332,7 +328,11 @@ fn spawn(arguments: &str) -> Result<Plan, Refused> {
         rest = after;
     }
     body.insert("prompt".into(), json!(rest));
-    let request = agents::api::spawn_body(&body)?;
+    spawned(&body)
+}
+
+fn spawned(body: &Map<String, Value>) -> Result<Plan, Refused> {
+    let request = agents::api::spawn_body(body)?;
     agents_command(agents::Command::Spawn(Box::new(request)))
 }
 
@@ -341,7 +341,5 @@ fn planner(arguments: &str) -> Result<Plan, Refused> {
         return Err(Refused::Usage);
     }
     let words = [("role".into(), json!("planner")), ("prompt".into(), json!(arguments))];
-    let body = words.into_iter().gather();
-    let request = agents::api::spawn_body(&body)?;
-    agents_command(agents::Command::Spawn(Box::new(request)))
+    spawned(&words.into_iter().gather())
 }

@@ -118,8 +118,9 @@ pub(super) fn stop(all: &mut All, cx: &mut Context, id: GatewayId) {
     answer_connects(all, cx, id);
 }
 
-/// Answers who waits for a connection with the record as it is.
-fn answer_connects(all: &mut All, cx: &mut Context, id: GatewayId) {
+/// Answers who waits for a connection with the record as it is: it stands, is over, or the platform takes its
+/// time.
+pub fn answer_connects(all: &mut All, cx: &mut Context, id: GatewayId) {
     Arc::make_mut(&mut all.timers).clear(Timer::GatewayConnect(id));
     let calls = Arc::make_mut(&mut all.gateways).connecting.remove(&id).unwrap_or_default();
     let Some(gateway) = all.gateways.get(id) else { return };
@@ -127,11 +128,6 @@ fn answer_connects(all: &mut All, cx: &mut Context, id: GatewayId) {
     for call in calls {
         cx.reply(call, Reply::ok(&record));
     }
-}
-
-/// The platform takes its time: who waits is answered.
-pub fn connect_due(all: &mut All, cx: &mut Context, id: GatewayId) {
-    answer_connects(all, cx, id);
 }
 
 /// The daemon has started: those that were connected connect again.

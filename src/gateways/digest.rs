@@ -1,5 +1,6 @@
 //! Lines that are told together, and what each event says.
 
+use super::answers::status_word;
 use super::message::{Text, cut, first_line};
 use super::record::Preset;
 use crate::agents::{Reason, Status, StatusReason};
@@ -114,12 +115,10 @@ fn exit(name: &str, status: Status, reason: &StatusReason, error: Option<&str>) 
         return None;
     }
     let preset = if status == Status::Crashed { Preset::Critical } else { Preset::Lifecycle };
-    let word = format!("{status:?}").to_lowercase();
-    let mut text = Text::new().bold(name).plain(format!(" {word}"));
+    let word = status_word(status);
+    let text = Text::new().bold(name).plain(format!(" {word}"));
     let reason = first_line(&reason.to_string(), MAX_WORDS);
-    if !reason.is_empty() && reason != word {
-        text = text.plain(": ").said(&reason);
-    }
+    let mut text = with_details(text, if reason == word { "" } else { &reason });
     let error = last_line(error.unwrap_or_default());
     if !error.is_empty() && !reason.contains(&error) {
         text = text.plain(" · ").code(error);
@@ -134,9 +133,11 @@ fn last_line(text: &str) -> String {
 }
 
 fn line(who: &str, what: &str, why: &str) -> Text {
-    let text = Text::new().bold(who).plain(format!(" {what}"));
-    let reason = first_line(why, MAX_WORDS);
-    if reason.is_empty() { text } else { text.plain(": ").said(&reason) }
+    with_details(Text::new().bold(who).plain(format!(" {what}")), &first_line(why, MAX_WORDS))
+}
+
+fn with_details(text: Text, details: &str) -> Text {
+    if details.is_empty() { text } else { text.plain(": ").said(details) }
 }
 
 /// An event that has no words of its own: its plain fields.
@@ -150,8 +151,7 @@ fn generic(what: &str, notice: &Notice) -> Text {
             plain => fields.extend(field(name, plain)),
         }
     }
-    let text = Text::new().plain(what);
-    if fields.is_empty() { text } else { text.plain(": ").said(&cut(&fields.join(", "), MAX_WORDS)) }
+    with_details(what.into(), &cut(&fields.join(", "), MAX_WORDS))
 }
 
 fn field(name: &str, value: &Value) -> Option<String> {

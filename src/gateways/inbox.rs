@@ -15,7 +15,7 @@
 
 use super::message::{Place, Text, cut, split_thread};
 use super::record::GatewayId;
-use super::{Errand, Order, commands, notify, save};
+use super::{Errand, Order, Outgoing, Why, commands, notify, save};
 use crate::api::Problem;
 use crate::core::time::{Time, rfc3339};
 use crate::core::{Context, Durability, Effect, State as All};
@@ -242,15 +242,7 @@ pub fn own_up(all: &mut All, cx: &mut Context) {
         let text = Text::from("The daemon ended while it did ")
             .code(cut(&entry.text, AUDITED_CHARS))
             .plain(". It was not done again; see /status for how far it came.");
-        cx.push(Effect::Gateways(Order::Send(Box::new(super::Outgoing {
-            gateway: entry.gateway,
-            chat: entry.chat.clone(),
-            message: text.into(),
-            reply_to: String::new(),
-            why: super::Why::Answer,
-            key: String::new(),
-            again: false,
-        }))));
+        notify::push(cx, Outgoing::new(entry.gateway, entry.chat.clone(), text.into(), Why::Answer));
     }
     save(cx, Durability::Soon);
 }

@@ -36,10 +36,10 @@ mod worker_slack;
 mod worker_socket;
 mod worker_telegram;
 
-pub use connection::{boot, check_credentials, connect_due, report};
+pub use connection::{answer_connects as connect_due, boot, check_credentials, report};
 pub use inbox::{Entry, Heard, MAX_TEXT_CHARS, Receipt};
 pub use message::{Message, Place};
-pub use notify::{Card, cards_due, digest_due, moment, overheard};
+pub use notify::{Card, digest_due, moment, overheard, send_missing_cards as cards_due};
 pub use record::{CommandPermission, Gateway, GatewayId, Kind, Preset};
 pub use store::{Stored, VERSION as STORED_VERSION, restore};
 
@@ -182,6 +182,13 @@ pub struct Outgoing {
     pub key: String,
     /// It may stand there already: who sent it before may not have heard that.
     pub again: bool,
+}
+
+impl Outgoing {
+    /// An ordinary message, sent for the first time.
+    pub fn new(gateway: GatewayId, chat: String, message: Message, why: Why) -> Self {
+        Self { gateway, chat, message, reply_to: String::new(), why, key: String::new(), again: false }
+    }
 }
 
 /// An order to the gateways' threads.

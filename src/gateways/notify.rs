@@ -110,11 +110,11 @@ pub fn digest_due(all: &mut All, cx: &mut Context, id: GatewayId) {
 
 /// A message to the gateway's chat.
 fn outgoing(gateway: &Gateway, message: Message, why: Why) -> Outgoing {
-    let (chat, reply_to, key) = (gateway.chat_id.clone(), String::new(), String::new());
-    Outgoing { gateway: gateway.id, chat, message, reply_to, why, key, again: false }
+    Outgoing::new(gateway.id, gateway.chat_id.clone(), message, why)
 }
 
-fn push(cx: &mut Context, outgoing: Outgoing) {
+/// Has a message sent.
+pub fn push(cx: &mut Context, outgoing: Outgoing) {
     cx.push(Effect::Gateways(Order::Send(Box::new(outgoing))));
 }
 
@@ -162,13 +162,8 @@ pub fn leave_chat(all: &mut All, cx: &mut Context, id: GatewayId) {
     }
 }
 
-/// It is time to send again what a platform did not take.
-pub fn cards_due(all: &mut All, cx: &mut Context, id: GatewayId) {
-    send_missing_cards(all, cx, id);
-}
-
-/// A connection stands, a chat was named, or a platform takes messages again: the approvals that its
-/// chat does not show are sent.
+/// A connection stands, a chat was named, a platform takes messages again, or it is time to try: the
+/// approvals that its chat does not show are sent.
 pub fn send_missing_cards(all: &mut All, cx: &mut Context, id: GatewayId) {
     let Some(gateway) = all.gateways.get(id).filter(|gateway| is_told(gateway)).cloned() else { return };
     if !gateway.connected {

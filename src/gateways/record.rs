@@ -6,21 +6,10 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
+use svc_base::recorded::Recorded;
 
 /// A chat platform.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    svc_base::recorded::Recorded,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Bot API, long polling.
@@ -77,7 +66,7 @@ impl Kind {
 }
 
 /// Names a gateway: its type, and 6 hexadecimal digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Recorded)]
 pub struct GatewayId {
     pub kind: Kind,
     /// 24 random bits.
@@ -123,19 +112,7 @@ impl<'de> Deserialize<'de> for GatewayId {
 }
 
 /// Which events a gateway is told of.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    svc_base::recorded::Recorded,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
     #[default]
@@ -151,19 +128,13 @@ impl Preset {
 
     /// The preset of this word.
     pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "critical" => Some(Self::Critical),
-            "lifecycle" => Some(Self::Lifecycle),
-            "all" => Some(Self::All),
-            _ => None,
-        }
+        let all = [Self::Critical, Self::Lifecycle, Self::All];
+        Self::WORDS.into_iter().zip(all).find_map(|(own, preset)| (own == word).then_some(preset))
     }
 }
 
 /// What people in the chat may do.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "kebab-case")]
 pub enum CommandPermission {
     #[default]
@@ -178,7 +149,7 @@ impl CommandPermission {
 }
 
 /// The facts of one gateway. Stored as it is, but for what `serde(skip)` marks.
-#[derive(Debug, Clone, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Gateway {
     /// Never changes.

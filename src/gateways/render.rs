@@ -31,13 +31,12 @@ pub fn split(kind: Kind, text: &Text) -> Vec<Text> {
     let mut pieces = Vec::new();
     let mut rest = chars;
     while !rest.is_empty() {
-        if pieces.len() + 1 == MAX_PIECES && cost(kind, rest) > limit(kind) {
-            let room = limit(kind) - CUT.len();
-            let end = fit(kind, rest, room);
+        let end = fit(kind, rest, limit(kind));
+        if pieces.len() + 1 == MAX_PIECES && end < rest.len() {
+            let end = fit(kind, rest, limit(kind) - CUT.len());
             pieces.push(joined(&rest[..end]).plain(CUT));
             break;
         }
-        let end = fit(kind, rest, limit(kind));
         let piece = joined(trimmed(&rest[..end]));
         if !piece.0.is_empty() {
             pieces.push(piece);
@@ -114,28 +113,12 @@ fn before_joined(chars: Chars, end: usize) -> usize {
     at
 }
 
-fn cost(kind: Kind, chars: Chars) -> usize {
-    let mut before = None;
-    let mut used = 0;
-    for (c, style) in chars {
-        used += char_cost(kind, *c, *style) + if before == Some(*style) { 0 } else { run_cost(kind, *style) };
-        before = Some(*style);
-    }
-    used
-}
-
 /// UTF-16 units that a character takes of the platform's limit.
 fn char_cost(kind: Kind, c: char, style: Style) -> usize {
     match kind {
+        Kind::Discord if style != Style::Code && is_discord_markup(c) => 2,
         // Telegram counts what is left when its markup is read; Slack's words stand beside their styles.
-        Kind::Telegram | Kind::Slack => c.len_utf16(),
-        Kind::Discord => {
-            if style != Style::Code && is_discord_markup(c) {
-                2
-            } else {
-                c.len_utf16()
-            }
-        }
+        _ => c.len_utf16(),
     }
 }
 

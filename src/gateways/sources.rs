@@ -1,6 +1,6 @@
 //! What chat commands read from other features: the one seam to teams, schedules and the ledger.
 
-use super::answers::{MAX_ROWS, NAME_CHARS};
+use super::answers::{MAX_ROWS, NAME_CHARS, rows};
 use super::message::{Text, cut};
 use crate::agents::Agent;
 use crate::core::State as All;
@@ -29,26 +29,20 @@ pub fn members(all: &All, team: &Team) -> Vec<Arc<Agent>> {
 
 /// Lines about the schedules.
 pub fn schedules(all: &All) -> Text {
-    let mut text = Text::new();
-    for schedule in all.schedules.iter().take(MAX_ROWS) {
+    let lines = all.schedules.iter().map(|schedule| {
         let next = match (schedule.enabled, schedule.next_run) {
             (false, _) => "disabled".to_owned(),
             (true, Some(at)) => format!("next {at}"),
             (true, None) => "never again".to_owned(),
         };
-        let line = Text::new()
+        Text::new()
             .bold(cut(&schedule.name, NAME_CHARS))
             .plain(" ")
             .code(schedule.timing.cron.as_str())
-            .plain(format!(" {}, {next}", schedule.timing.timezone));
-        text = text.line(line);
-    }
-    let more = all.schedules.iter().count().saturating_sub(MAX_ROWS);
-    match (more, text.bytes()) {
-        (_, 0) => "no schedules".into(),
-        (0, _) => text,
-        (more, _) => text.line(format!("… and {more} more").into()),
-    }
+            .plain(format!(" {}, {next}", schedule.timing.timezone))
+    });
+    let text = rows(lines);
+    if text.bytes() == 0 { "no schedules".into() } else { text }
 }
 
 /// Lines about what was used: the ledger's own summary.

@@ -22,10 +22,10 @@ use crossbeam_channel::{Sender, TrySendError, bounded};
 use serde_json::Value;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use svc_sys::clock;
-use svc_sys::threads::Thread;
+use svc_sys::threads::{Thread, lock};
 
 /// Stack of a gateway's thread: TLS and JSON need more than a line of text.
 const STACK_BYTES: usize = 1 << 20;
@@ -115,12 +115,12 @@ impl Line {
     /// The platform wants no message for so long.
     pub(super) fn rest(&self, wait: Duration) {
         let until = Instant::now() + wait.min(MAX_WAIT);
-        *self.rest_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+        *lock(&self.rest_until) = Some(until);
     }
 
     /// How long the platform wants no message; asked once.
     fn resting(&self) -> Duration {
-        let until = self.rest_until.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let until = lock(&self.rest_until).take();
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 
@@ -173,6 +173,28 @@ pub(super) enum Refusal {
     Never(String),
     /// The platform rejects the bot: the token was revoked.
     Over(String),
+}
+
+impl Refusal {
+    /// What a status means that none of a platform's own words explain.
+    pub(super) fn of(status: u16, words: String) -> Self {
+        match status {
+            500..=599 => Self::Later(words),
+            401 => Self::Over(words),
+            _ => Self::Never(words),
+        }
+    }
+}
+
+/// How a connection ended.
+pub(super) enum End {
+    Over,
+    /// Connect again, now: the platform has said so in good order.
+    Refresh,
+    /// Connect again after a while.
+    Again(String),
+    /// The platform rejects the bot: trying again would not help.
+    Fatal(String),
 }
 
 /// A message that was not sent, for people.
@@ -323,6 +345,24 @@ impl Shared {
         self.id.kind
     }
 
+    /// Connects, again and again, until the gateway ends or the platform rejects the bot. `connect` counts
+    /// its failures from zero once a connection stands.
+    pub(super) fn keep_connected(&self, mut connect: impl FnMut(&mut u32) -> End) {
+        let mut failures = 0;
+        while !self.stopper.is_stopped() {
+            match connect(&mut failures) {
+                End::Over => return,
+                End::Fatal(error) => return self.trouble(error, true),
+                End::Refresh => continue,
+                End::Again(error) => self.trouble(error, false),
+            }
+            failures += 1;
+            if self.pause_after(failures) {
+                return;
+            }
+        }
+    }
+
     fn take_all(&self, cursor: &str) {
         match self.kind() {
             Kind::Telegram => worker_telegram::take(self, cursor),
@@ -406,21 +446,14 @@ impl Shared {
     }
 
     fn is_new_stranger(&self, user: &str) -> bool {
-        let mut known = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.strangers);
         known.len() < MAX_STRANGERS && known.insert(user.to_owned())
     }
 
     /// Puts an answer into the queue.
     pub(super) fn answer(&self, chat: &str, reply_to: &str, message: Message) {
-        self.queue.push(Item::Send(Box::new(Outgoing {
-            gateway: self.id,
-            chat: chat.to_owned(),
-            message,
-            reply_to: reply_to.to_owned(),
-            why: Why::Answer,
-            key: String::new(),
-            again: false,
-        })));
+        let outgoing = Outgoing::new(self.id, chat.to_owned(), message, Why::Answer);
+        self.queue.push(Item::Send(Box::new(Outgoing { reply_to: reply_to.to_owned(), ..outgoing })));
     }
 
     fn send_all(&self) {
@@ -445,13 +478,9 @@ impl Shared {
             let report = match sent {
                 Ok(()) if !std::mem::take(&mut troubled) => continue,
                 Ok(()) => Report::Healed { gateway: self.id, run: self.run },
-                Err(Unsent { words, fatal: true }) => {
-                    self.core.report(Event::Gateways(Report::Trouble {
-                        gateway: self.id,
-                        run: self.run,
-                        error: words,
-                        fatal: true,
-                    }));
+                Err(Unsent { words: error, fatal: true }) => {
+                    let report = Report::Trouble { gateway: self.id, run: self.run, error, fatal: true };
+                    self.core.report(Event::Gateways(report));
                     // Nobody takes what comes in any more either.
                     self.stopper.stop();
                     return;

@@ -94,6 +94,14 @@ impl Identity {
         Self { user: user.to_owned(), ..Self::default() }
     }
 
+    fn read(bot: &Value, application: &Value) -> Self {
+        Self {
+            user: text_of(&bot["id"]),
+            name: text_of(&bot["username"]),
+            application: text_of(&application["id"]),
+        }
+    }
+
     /// What somebody has written, if it is for us.
     pub(super) fn message(&self, data: &Value) -> Option<Heard> {
         let author = &data["author"];
@@ -114,7 +122,7 @@ impl Identity {
             key: data["id"].as_str()?.to_owned(),
             said_at: data["id"].as_str().and_then(time_of),
             user: author["id"].as_str()?.to_owned(),
-            user_name: author["username"].as_str().unwrap_or_default().to_owned(),
+            user_name: text_of(&author["username"]),
             chat: data["channel_id"].as_str()?.to_owned(),
             text: normalise(text, "", addressed)?,
             ..Heard::default()
@@ -143,16 +151,20 @@ impl Identity {
             key: data["id"].as_str()?.to_owned(),
             said_at: data["id"].as_str().and_then(time_of),
             user: user["id"].as_str()?.to_owned(),
-            user_name: user["username"].as_str().unwrap_or_default().to_owned(),
+            user_name: text_of(&user["username"]),
             chat: place.to_owned(),
             text,
             reply_to: format!("{kind}:{application}:{token}"),
             button,
-            clicked: data["message"]["id"].as_str().unwrap_or_default().to_owned(),
+            clicked: text_of(&data["message"]["id"]),
             ..Heard::default()
         };
         Some((heard, acknowledge))
     }
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 struct Client<'a> {
@@ -369,17 +381,12 @@ impl Client<'_> {
 
     fn ready(&mut self, message: &Value) {
         let data = &message["d"];
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         self.session = Some(Session {
-            id: text(&data["session_id"]),
-            url: text(&data["resume_gateway_url"]),
+            id: text_of(&data["session_id"]),
+            url: text_of(&data["resume_gateway_url"]),
             sequence: message["s"].as_u64().unwrap_or_default(),
         });
-        self.identity = Identity {
-            user: text(&data["user"]["id"]),
-            name: text(&data["user"]["username"]),
-            application: text(&data["application"]["id"]),
-        };
+        self.identity = Identity::read(&data["user"], &data["application"]);
         self.failures = 0;
         self.keep_cursor();
         self.register_commands();
@@ -398,12 +405,7 @@ impl Client<'_> {
             401 | 403 => return Err(End::Fatal(words(&answer))),
             _ => return Err(End::Resume(words(&answer))),
         }
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        self.identity = Identity {
-            user: text(&answer.body["bot"]["id"]),
-            name: text(&answer.body["bot"]["username"]),
-            application: text(&answer.body["id"]),
-        };
+        self.identity = Identity::read(&answer.body["bot"], &answer.body);
         Ok(())
     }
 

@@ -39,9 +39,7 @@ pub(super) fn refusal(answer: &Answer) -> Refusal {
             let wait = seconds.map(Duration::from_secs_f64).or(answer.wait);
             Refusal::Wait(wait.unwrap_or(Duration::from_secs(1)))
         }
-        500..=599 => Refusal::Later(words(answer)),
-        401 => Refusal::Over(words(answer)),
-        _ => Refusal::Never(words(answer)),
+        status => Refusal::of(status, words(answer)),
     }
 }
 

@@ -7,7 +7,8 @@
 
 use super::{Message, Outgoing, Place, Why};
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
+use svc_sys::threads::lock;
 
 /// Messages that wait at most.
 pub const MAX_QUEUED: usize = 200;
@@ -53,13 +54,9 @@ pub struct Queue {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Puts something in; never waits.
     pub fn push(&self, item: Item) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let at = match item.rank() {
             // Before the first notice and not at the front: answers, and older approvals, keep their turn.
             APPROVAL => inner.items.iter().position(|waiting| waiting.rank() == NOTICE),
@@ -82,7 +79,7 @@ impl Queue {
     /// Takes the oldest, and how many were dropped since the last time; waits for one. `None` when it is
     /// over.
     pub fn pop(&self) -> Option<(Item, u64)> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         loop {
             // Before what waits: nothing is left to send it through.
             if inner.closed {
@@ -97,7 +94,7 @@ impl Queue {
 
     /// It is over.
     pub fn close(&self) {
-        self.lock().closed = true;
+        lock(&self.inner).closed = true;
         self.wake.notify_all();
     }
 }
@@ -124,7 +121,7 @@ mod tests {
     fn all(queue: &Queue) -> (Vec<usize>, u64) {
         let mut chats = Vec::new();
         let mut dropped = 0;
-        while !queue.lock().items.is_empty() {
+        while !lock(&queue.inner).items.is_empty() {
             let (item, lost) = queue.pop().expect("there is one");
             dropped += lost;
             if let Item::Send(outgoing) = item {

@@ -8,7 +8,7 @@
 
 use super::commands::{ALL, normalise};
 use super::message::{Button, Look, Text, in_thread, split_thread};
-use super::worker::{Line, Piece, Refusal, Shared, Taken};
+use super::worker::{End, Line, Piece, Refusal, Shared, Taken};
 use super::worker_http::{Answer, CALL_TIMEOUT};
 use super::worker_socket::{Event, Socket};
 use super::{Heard, Kind, Place, render};
@@ -50,17 +50,6 @@ const FATAL: [&str; 11] = [
 /// Of these, the words that refuse one call and not the token.
 const ABOUT_ONE_CALL: [&str; 4] = ["no_permission", "missing_scope", "ekm_access_denied", "access_denied"];
 
-/// How a connection ended.
-enum End {
-    Over,
-    /// Connect again, now: Slack has said so in good order.
-    Refresh,
-    /// Connect again after a while.
-    Again(String),
-    /// Slack rejects the bot: trying again would not help.
-    Fatal(String),
-}
-
 fn call(line: &Line, token: &str, method: &str, body: &Value) -> Result<Answer, String> {
     let url = format!("{}/{method}", line.api);
     line.http.call("POST", &url, Some(&format!("Bearer {token}")), Some(body), CALL_TIMEOUT)
@@ -86,29 +75,19 @@ struct Client<'a> {
     /// Our own user id, so that mentions are known.
     user: String,
     name: String,
-    failures: u32,
 }
 
 /// Takes envelopes until the gateway ends or Slack rejects the bot.
 pub(super) fn take(shared: &Shared) {
-    let mut client = Client { shared, user: String::new(), name: String::new(), failures: 0 };
+    let mut client = Client { shared, user: String::new(), name: String::new() };
     let mut next = None;
-    while !shared.stopper.is_stopped() {
-        let end = match next.take().map_or_else(|| client.open(), Ok) {
-            Ok(socket) => client.listen(socket, &mut next),
-            Err(end) => end,
-        };
-        match end {
-            End::Over => return,
-            End::Fatal(error) => return shared.trouble(error, true),
-            End::Refresh => continue,
-            End::Again(error) => shared.trouble(error, false),
+    shared.keep_connected(|failures| match next.take().map_or_else(|| client.open(), Ok) {
+        Ok(socket) => {
+            *failures = 0;
+            client.listen(socket, &mut next)
         }
-        client.failures += 1;
-        if shared.pause_after(client.failures) {
-            return;
-        }
-    }
+        Err(end) => end,
+    });
 }
 
 impl Client<'_> {
@@ -155,7 +134,6 @@ impl Client<'_> {
 
     /// Hears until the connection ends. On a warning the successor is opened first and left in `next`.
     fn listen(&mut self, mut socket: Socket, next: &mut Option<Socket>) -> End {
-        self.failures = 0;
         self.shared.connected(&self.name);
         let mut ping_at = Instant::now() + PING_EVERY;
         let mut alive_at = Instant::now();

@@ -7,7 +7,7 @@
 
 use super::commands::{ALL, normalise};
 use super::message::{in_thread, split_thread};
-use super::worker::{Line, Piece, Refusal, Shared, Taken};
+use super::worker::{End, Line, Piece, Refusal, Shared, Taken};
 use super::worker_http::{Answer, CALL_TIMEOUT};
 use super::{Heard, Place};
 use crate::core::time::Time;
@@ -46,33 +46,15 @@ fn words(answer: &Answer) -> String {
 /// Takes updates until the gateway ends or Telegram rejects the bot.
 pub(super) fn take(shared: &Shared, cursor: &str) {
     let mut offset: i64 = cursor.parse().unwrap_or_default();
-    let mut failures = 0;
-    while !shared.stopper.is_stopped() {
-        match session(shared, &mut offset, &mut failures) {
-            Outcome::Over => return,
-            Outcome::Fatal(error) => return shared.trouble(error, true),
-            Outcome::Again(error) => shared.trouble(error, false),
-        }
-        failures += 1;
-        if shared.pause_after(failures) {
-            return;
-        }
-    }
-}
-
-enum Outcome {
-    Over,
-    /// Telegram rejects the bot: trying again would not help.
-    Fatal(String),
-    Again(String),
+    shared.keep_connected(|failures| session(shared, &mut offset, failures));
 }
 
 /// Names itself, and polls until something goes wrong.
-fn session(shared: &Shared, offset: &mut i64, failures: &mut u32) -> Outcome {
+fn session(shared: &Shared, offset: &mut i64, failures: &mut u32) -> End {
     let me = match call(&shared.line, "getMe", &json!({}), CALL_TIMEOUT) {
         Ok(answer) if answer.body["ok"] == true => answer.body["result"].clone(),
         Ok(answer) => return refused(shared, &answer),
-        Err(error) => return Outcome::Again(error),
+        Err(error) => return End::Again(error),
     };
     let bot = me["username"].as_str().unwrap_or_default().to_owned();
     show_commands(shared);
@@ -88,8 +70,8 @@ fn session(shared: &Shared, offset: &mut i64, failures: &mut u32) -> Outcome {
         });
         let answer = match call(&shared.line, "getUpdates", &body, POLL_TIMEOUT) {
             Ok(answer) => answer,
-            Err(_) if shared.stopper.is_stopped() => return Outcome::Over,
-            Err(error) => return Outcome::Again(error),
+            Err(_) if shared.stopper.is_stopped() => return End::Over,
+            Err(error) => return End::Again(error),
         };
         let Some(updates) = answer.body["result"].as_array().filter(|_| answer.body["ok"] == true) else {
             return refused(shared, &answer);
@@ -103,7 +85,7 @@ fn session(shared: &Shared, offset: &mut i64, failures: &mut u32) -> Outcome {
             let is_ours = update["message"]["date"].as_u64().is_none_or(|date| date >= not_before);
             let heard = if is_ours { heard(&bot, update) } else { None };
             if !one(shared, update, heard, offset) {
-                return Outcome::Over;
+                return End::Over;
             }
         }
     }
@@ -126,17 +108,17 @@ fn show_commands(shared: &Shared) {
     }
 }
 
-fn refused(shared: &Shared, answer: &Answer) -> Outcome {
+fn refused(shared: &Shared, answer: &Answer) -> End {
     match answer.status {
-        401 | 403 | 404 => Outcome::Fatal(words(answer)),
+        401 | 403 | 404 => End::Fatal(words(answer)),
         429 => {
             let wait = wait_of(answer);
             let error = words(answer);
             shared.trouble(error.clone(), false);
-            if shared.stopper.pause(wait) { Outcome::Over } else { Outcome::Again(error) }
+            if shared.stopper.pause(wait) { End::Over } else { End::Again(error) }
         }
         // 409: a webhook is set, or another program polls with this token. It may go away.
-        _ => Outcome::Again(words(answer)),
+        _ => End::Again(words(answer)),
     }
 }
 
@@ -221,9 +203,7 @@ fn name_of(from: &Value) -> String {
 fn refusal(answer: &Answer) -> Refusal {
     match answer.status {
         429 => Refusal::Wait(wait_of(answer)),
-        500..=599 => Refusal::Later(words(answer)),
-        401 => Refusal::Over(words(answer)),
-        _ => Refusal::Never(words(answer)),
+        status => Refusal::of(status, words(answer)),
     }
 }
 

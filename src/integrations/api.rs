@@ -1,6 +1,7 @@
 //! `/api/integrations`.
 
 use super::catalogue::{Definition, EnvKey, Kind, OAuth};
+use super::install::unknown;
 use super::{Command, exec, record, worker_oauth};
 use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::credentials::Secret;
@@ -187,9 +188,7 @@ fn get(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn definition<'a>(ask: &Ask<'a>, id: &str) -> Result<&'a Definition, Problem> {
-    ask.state.integrations.definition(id).ok_or_else(|| {
-        Problem::not_found(format!("no integration has the id {id:?}; GET /api/integrations lists them"))
-    })
+    ask.state.integrations.definition(id).ok_or_else(|| unknown(id))
 }
 
 fn install(ask: &Ask) -> Result<crate::core::Command, Problem> {

@@ -253,40 +253,27 @@ fn pass_by_rule(all: &mut All, cx: &mut Context, request: &Request, gate: &Gate)
     }
 }
 
+/// What to do when an approval is worth nothing for a call.
+const ANEW: &str = "call without approvalId to ask anew";
+
 /// Uses up an approval that a call brings.
 fn claim(all: &mut All, cx: &mut Context, id: &str, gate: &Gate) -> Result<Passed, Problem> {
-    let refuse = |status: u16, code: &'static str, text: String| {
-        Err(Problem::new(status, code, text).with("approvalId", id))
-    };
-    match approvals::claim(all, cx, id, gate.agent, &gate.action) {
-        Verdict::Approved => Ok(Passed::By(id.to_owned())),
-        Verdict::Pending => Ok(Passed::Waits(Box::new(blocked(cx, gate.entry, id)))),
-        Verdict::Rejected(reason) => {
-            let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-            refuse(403, "approval_rejected", format!("approval {id} was rejected{why}"))
-        }
-        Verdict::Mismatch => refuse(
-            403,
-            "approval_mismatch",
-            format!(
-                "approval {id} was given for another call; repeat that one exactly, or call without \
-                 approvalId to ask anew"
-            ),
-        ),
-        Verdict::Used => refuse(
-            403,
-            "approval_used",
-            format!("approval {id} let its one call through already; call without approvalId to ask anew"),
-        ),
-        Verdict::Expired => refuse(
-            403,
-            "approval_expired",
-            format!("approval {id} has expired; call without approvalId to ask anew"),
-        ),
+    let (code, what) = match approvals::claim(all, cx, id, gate.agent, &gate.action) {
+        Verdict::Approved => return Ok(Passed::By(id.to_owned())),
+        Verdict::Pending => return Ok(Passed::Waits(Box::new(blocked(cx, gate.entry, id)))),
         Verdict::Unknown => {
-            refuse(404, "not_found", format!("no approval has the id {id:?}; GET /api/approvals lists them"))
+            let text = format!("no approval has the id {id:?}; GET /api/approvals lists them");
+            return Err(Problem::not_found(text).with("approvalId", id));
         }
-    }
+        Verdict::Rejected(None) => ("approval_rejected", "was rejected".to_owned()),
+        Verdict::Rejected(Some(reason)) => ("approval_rejected", format!("was rejected: {reason}")),
+        Verdict::Mismatch => {
+            ("approval_mismatch", format!("was given for another call; repeat that one exactly, or {ANEW}"))
+        }
+        Verdict::Used => ("approval_used", format!("let its one call through already; {ANEW}")),
+        Verdict::Expired => ("approval_expired", format!("has expired; {ANEW}")),
+    };
+    Err(Problem::new(403, code, format!("approval {id} {what}")).with("approvalId", id))
 }
 
 fn blocked(cx: &mut Context, entry: &Value, approval_id: &str) -> Reply {
@@ -346,9 +333,7 @@ pub fn on_disk(all: &mut All, cx: &mut Context, call: CallId, outcome: &Result<(
     if let Some(id) = &pending.approval {
         approvals::give_back(all, cx, id);
     }
-    if let Some(entry) = &pending.entry {
-        cx.audit("integration.exec.failed", &with_error(entry, why));
-    }
+    audit_failure(cx, &pending, why);
     cx.reply(call, Problem::new(503, "storage_unavailable", why.clone()).with_header("Retry-After", "5"));
 }
 
@@ -366,10 +351,8 @@ pub(super) fn finish(
         (Ok(tools), None) => {
             remember(all, cx, id, &tools);
             if let Some(request) = &pending.then {
-                match proceed(all, cx, call, (**request).clone()) {
-                    Ok(Some(reply)) => cx.reply(call, reply),
-                    Ok(None) => {}
-                    Err(problem) => cx.reply(call, problem),
+                if let Some(result) = proceed(all, cx, call, (**request).clone()).transpose() {
+                    cx.answer(call, result);
                 }
                 return;
             }

@@ -76,7 +76,7 @@ pub fn install(
     Ok(None)
 }
 
-/// Somebody has waited long enough: 202.
+/// Somebody has waited long enough for an installation to be told that it goes on: 202.
 pub fn patience(all: &mut All, cx: &mut Context, call: CallId) {
     let found = edit(all).installing.iter_mut().find(|(_, installing)| installing.waiting.contains(&call));
     let Some((id, installing)) = found else { return };
@@ -204,6 +204,6 @@ pub fn removed(all: &mut All, cx: &mut Context, id: &str, result: &Result<(), St
     }
 }
 
-fn unknown(id: &str) -> Problem {
+pub(super) fn unknown(id: &str) -> Problem {
     Problem::not_found(format!("no integration has the id {id:?}; GET /api/integrations lists them"))
 }

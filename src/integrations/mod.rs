@@ -32,8 +32,8 @@ mod worker_oauth;
 mod worker_pipes;
 
 pub use exec::on_disk;
-pub use install::{InstallOrder, Package};
-pub use life::{CALL_TIMEOUT, MAX_CRASHES, Phase, START_TIMEOUT};
+pub use install::{InstallOrder, Package, patience as install_patience};
+pub use life::{CALL_TIMEOUT, MAX_CRASHES, Phase, START_TIMEOUT, call_timeout, idle, start_timeout};
 pub use store::{Installed, Stored, VERSION as STORED_VERSION};
 
 use crate::api::{Problem, Reply};
@@ -326,10 +326,8 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         Command::OAuthStart(start) => Ok(Some(oauth::start(all, cx, *start))),
         Command::OAuthCallback(state, code) => Ok(oauth::callback(all, cx, call, &state, code)),
     };
-    match result {
-        Ok(None) => {}
-        Ok(Some(reply)) => cx.reply(call, reply),
-        Err(problem) => cx.reply(call, problem),
+    if let Some(result) = result.transpose() {
+        cx.answer(call, result);
     }
 }
 
@@ -348,24 +346,4 @@ pub fn report(all: &mut All, cx: &mut Context, report: Report) {
         Report::Installed(id, result) => install::installed(all, cx, &id, result),
         Report::Removed(id, result) => install::removed(all, cx, &id, &result),
     }
-}
-
-/// A server has not shaken hands in time.
-pub fn start_timeout(all: &mut All, cx: &mut Context, run: RunId) {
-    life::start_timeout(all, cx, run);
-}
-
-/// A server has not answered in time.
-pub fn call_timeout(all: &mut All, cx: &mut Context, call: CallId) {
-    life::call_timeout(all, cx, call);
-}
-
-/// A server has had nothing to do for long.
-pub fn idle(all: &mut All, cx: &mut Context, run: RunId) {
-    life::idle(all, cx, run);
-}
-
-/// Somebody has waited long enough for an installation to be told that it goes on.
-pub fn install_patience(all: &mut All, cx: &mut Context, call: CallId) {
-    install::patience(all, cx, call);
 }

@@ -16,9 +16,8 @@ use crate::core::{CallId, Context, Effect, State as All};
 use crate::credentials::{self, Sealed, SecretVariable};
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::time::Duration;
-use svc_base::base64;
+use svc_base::{base64, percent};
 
 /// A consent has to come within this time.
 pub const LIFETIME: Duration = Duration::from_secs(600);
@@ -259,25 +258,8 @@ fn page(status: u16, words: &str) -> Reply {
 
 /// `a=b&c=d`, percent-encoded.
 pub fn form(pairs: &[(&str, &str)]) -> String {
-    let mut text = String::new();
-    for (name, value) in pairs {
-        if !text.is_empty() {
-            text.push('&');
-        }
-        for (at, part) in [name, value].into_iter().enumerate() {
-            if at == 1 {
-                text.push('=');
-            }
-            for byte in part.bytes() {
-                if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                    text.push(char::from(byte));
-                } else {
-                    let _ = write!(text, "%{byte:02X}");
-                }
-            }
-        }
-    }
-    text
+    let pair = |(name, value): &(&str, &str)| format!("{}={}", percent::encode(name), percent::encode(value));
+    pairs.iter().map(pair).collect::<Vec<_>>().join("&")
 }
 
 #[cfg(test)]

@@ -24,9 +24,7 @@ pub fn is_configured(all: &All, definition: &Definition) -> bool {
 
 /// A credential, still sealed.
 pub fn variable(all: &All, id: &str, key: &str) -> Option<SecretVariable> {
-    let name = name(id, key);
-    let sealed = all.credentials.get(&name)?.sealed.clone();
-    Some(SecretVariable { variable: key.to_owned(), token: None, name, sealed })
+    credentials::variable(all, name(id, key), key.to_owned(), None)
 }
 
 /// The variables of a server, still sealed.

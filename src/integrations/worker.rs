@@ -23,10 +23,11 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use svc_base::percent;
 use svc_sys::process::{Exit, Identity, Marker, Processes, Running, Sink, Source, Spec, Stdin, Wake};
-use svc_sys::threads::Thread;
+use svc_sys::threads::{Thread, lock};
 
 /// Orders and answers that wait to be written to one server; at more it is ended.
 const MAX_QUEUED: usize = 1024;
@@ -81,10 +82,6 @@ pub(super) enum Item {
     Ask(CallId, Ask),
     /// Nobody waits for it any more.
     Cancel(CallId),
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Server {
@@ -273,16 +270,8 @@ fn root_for(project: &Path, args: &[String]) -> Option<String> {
 
 /// The project's root for `roots/list`.
 fn file_uri(path: &Path) -> String {
-    use std::fmt::Write as _;
-    let mut uri = String::from("file://");
-    for byte in path.to_string_lossy().bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            let _ = write!(uri, "%{byte:02X}");
-        }
-    }
-    uri
+    let parts: Vec<String> = path.to_string_lossy().split('/').map(percent::encode).collect();
+    format!("file://{}", parts.join("/"))
 }
 
 /// A server's life; how it ended.

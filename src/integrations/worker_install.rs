@@ -8,9 +8,10 @@ use super::{InstallOrder, Package};
 use crossbeam_channel::{Receiver, bounded, select};
 use serde_json::Value;
 use std::fs;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use svc_sys::files::missing_is_fine;
 use svc_sys::process::{Running, Source, Spec, Stdin, Wake};
 use svc_sys::threads::Thread;
 
@@ -62,10 +63,7 @@ pub(super) fn remove(means: &Means, id: &str) -> Result<(), String> {
 }
 
 fn clear(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    fs::remove_dir_all(folder).or_else(missing_is_fine)
 }
 
 fn prepare(folder: &Path) -> io::Result<()> {

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use svc_sys::files::replace;
 use svc_sys::process::Prepare;
+use svc_sys::threads::lock;
 
 /// Bytes of a file that is looked at; a larger one is left alone.
 const MAX_BYTES: u64 = 4 << 20;
@@ -21,10 +22,6 @@ static HELD: Mutex<BTreeMap<PathBuf, usize>> = Mutex::new(BTreeMap::new());
 /// Keeps our entry in a file until it is dropped.
 #[derive(Debug)]
 pub struct Held(PathBuf);
-
-fn held() -> MutexGuard<'static, BTreeMap<PathBuf, usize>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What a run does before its program starts; nothing where the program reads no such file, or has no
 /// integration attached. Taken out again when the run is over.
@@ -46,7 +43,7 @@ pub fn prepare_again(provider: &str, has_integrations: bool, working_dir: &Path)
 /// endpoint.
 pub fn hold(working_dir: &Path) -> Option<Held> {
     let path = working_dir.join(".mcp.json");
-    let mut table = held();
+    let mut table = lock(&HELD);
     // Also when others hold it: somebody may have replaced the file meanwhile.
     match change(&path, |text, program| add(text, program).map_err(|why| format!("{why:?}"))) {
         Ok(()) => {
@@ -65,14 +62,14 @@ pub fn hold(working_dir: &Path) -> Option<Held> {
 pub fn clean(working_dir: &Path) {
     let path = working_dir.join(".mcp.json");
     if path.is_file() {
-        held().insert(path.clone(), 1);
+        lock(&HELD).insert(path.clone(), 1);
         drop(Held(path));
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut table = held();
+        let mut table = lock(&HELD);
         let Some(count) = table.get_mut(&self.0) else { return };
         *count -= 1;
         if *count > 0 {

@@ -1,7 +1,7 @@
 //! The threads at the pipes of a server, and its log.
 
 use super::protocol::Step;
-use super::worker::{Item, Server, lock};
+use super::worker::{Item, Server};
 use crossbeam_channel::Receiver;
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -13,6 +13,7 @@ use std::time::Duration;
 use svc_base::sorted;
 use svc_sys::clock;
 use svc_sys::process::{Progress, Sink, Source};
+use svc_sys::threads::lock;
 
 /// Bytes of one message of a server; a longer one fails the calls that wait.
 pub const LINE_LIMIT_BYTES: usize = 16 << 20;

@@ -7,16 +7,15 @@
 //! **Invariant:** a granted key is in no command line, in no environment but those of `svc __line` and of the
 //! program there, and in no file but the vault's own.
 
-use super::{Kind, Runner, shown};
+use super::{Kind, Runner, kept};
 use crate::accounts;
 use crate::api::{Problem, Reply};
 use crate::core::time::{Time, rfc3339};
-use crate::core::{Context, Document, Durability, Effect, State as All};
+use crate::core::{Context, State as All};
 use crate::credentials::{self, SecretVariable};
 use crate::providers;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// A key that agents of a provider get on a runner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
@@ -113,11 +112,4 @@ pub(super) fn revoke(all: &mut All, cx: &mut Context, name: &str, provider: &str
     }
     cx.audit("runner.revoke", &json!({"name": name, "provider": provider}));
     Ok(kept(all, cx, runner))
-}
-
-fn kept(all: &mut All, cx: &mut Context, runner: Runner) -> Reply {
-    let told = shown(all, &runner);
-    Arc::make_mut(&mut all.runners).known.insert(runner.name.clone(), Arc::new(runner));
-    cx.push(Effect::Put(Document::Runners, Durability::BeforeReply));
-    Reply::ok(&told)
 }

@@ -359,13 +359,19 @@ fn checked(all: &mut All, cx: &mut Context, name: &str, checked: Checked) -> Res
         // Of before agents worked there.
         runner.folder = folder(all, cx);
     }
-    let told = shown(all, &runner);
-    Arc::make_mut(&mut all.runners).known.insert(name.to_owned(), Arc::new(runner));
-    cx.push(Effect::Put(Document::Runners, Durability::BeforeReply));
+    let reply = kept(all, cx, runner);
     if is_reached {
         set_off(all, cx, name);
     }
-    Ok(Reply::ok(&told))
+    Ok(reply)
+}
+
+/// Keeps a record that has changed; 200 with it.
+fn kept(all: &mut All, cx: &mut Context, runner: Runner) -> Reply {
+    let told = shown(all, &runner);
+    Arc::make_mut(&mut all.runners).known.insert(runner.name.clone(), Arc::new(runner));
+    cx.push(Effect::Put(Document::Runners, Durability::BeforeReply));
+    Reply::ok(&told)
 }
 
 /// As callers see it, with its agents: how many live, of how many of these nothing is heard, and what all

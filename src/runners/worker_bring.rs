@@ -7,7 +7,7 @@ use super::worker_open::{Git, home};
 use super::{Runner, worker_place};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 use svc_sys::process::{Captured, Processes};
 
@@ -129,10 +129,7 @@ pub(super) fn far(place: &str, work: &str, known: &str, settles: bool) -> Result
         uncommitted = !changed()?.trim().is_empty();
     }
     let tip = git.run(&["rev-parse", "HEAD"])?.trim().to_owned();
-    let tell = |bytes: u64| {
-        let head = serde_json::to_string(&Head { tip: tip.clone(), bytes, uncommitted }).unwrap_or_default();
-        writeln!(io::stdout(), "{SAYS}{head}").map_err(|error| error.to_string())
-    };
+    let tell = |bytes: u64| worker_host::tell(&Head { tip: tip.clone(), bytes, uncommitted });
     if tip == known {
         return tell(0);
     }

@@ -10,11 +10,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use svc_base::untrusted::untrusted_prose;
 use svc_sys::process::start_as_place;
+use svc_sys::threads::lock;
 
 /// How long ssh may take to say why it has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -119,7 +120,7 @@ impl Client {
         while Instant::now() < until && self.listener.as_ref().is_some_and(|one| !one.is_finished()) {
             thread::sleep(Duration::from_millis(5));
         }
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = lock(&self.said);
         let last = said.lines().rfind(|line| !line.trim().is_empty());
         let words = untrusted_prose(last.unwrap_or_default());
         if words.is_empty() { "the line ended without a word".to_owned() } else { words }
@@ -164,7 +165,7 @@ fn listen(stderr: Option<impl Read>, words: &Mutex<String>) {
         if count == 0 {
             return;
         }
-        let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut words = lock(words);
         words.push_str(&String::from_utf8_lossy(&chunk[..count]));
         let surplus = words.len().saturating_sub(WORDS_BYTES);
         let at = (surplus..words.len()).find(|at| words.is_char_boundary(*at)).unwrap_or(words.len());

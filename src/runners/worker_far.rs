@@ -3,7 +3,7 @@
 use super::Facts;
 use super::dialogue::is_name;
 use super::worker_begin;
-use super::worker_host::{SAYS, own_hash};
+use super::worker_host::{own_hash, tell};
 use super::worker_open::{self, home};
 use super::worker_parcel::{self, Work};
 use super::{worker_bring, worker_direct, worker_tidy};
@@ -30,9 +30,7 @@ const OWN_FILE: &str = "/proc/self/exe";
 pub fn main(args: &[OsString]) -> ExitCode {
     let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
     let told = match words.as_slice() {
-        ["check"] => {
-            facts().map(|facts| println!("{SAYS}{}", serde_json::to_string(&facts).unwrap_or_default()))
-        }
+        ["check"] => facts().and_then(|facts| tell(&facts)),
         ["doors", number] if is_name(number) => worker_direct::main(number),
         ["open"] => return worker_open::main(false),
         ["open", "job"] => return worker_open::main(true),

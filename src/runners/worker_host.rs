@@ -6,10 +6,11 @@
 
 use super::SUB_COMMAND;
 use super::kind::{Line, Spot, engine};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -63,6 +64,15 @@ fn own_file() -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(OWN_FILE)?.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Says something to the daemon that has called this program.
+///
+/// Errors: the system's words; whoever does not hear it has gone.
+pub(super) fn tell(what: &impl Serialize) -> Result<(), String> {
+    let text = serde_json::to_string(what).map_err(|error| error.to_string())?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{SAYS}{text}").and_then(|()| out.flush()).map_err(|error| error.to_string())
 }
 
 /// What a login shell is to run: `script` by the plain shell, whatever shell it is itself. There is no

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use svc_keeper::client::{Waker, Writer};
 use svc_keeper::protocol::{Note, ToKeeper};
+use svc_sys::threads::lock;
 
 /// So often the other end hears of this one, whatever else goes on.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -42,10 +43,6 @@ struct Item {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Input> {
-        self.input.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn tell(&self, input: &Input) {
         self.news.notify_all();
         if let Some((waker, _)) = &input.link {
@@ -55,12 +52,12 @@ impl Shared {
 
     /// The connection that stands, or that none does.
     pub fn stands(&self, link: Option<(Waker, Arc<Writer>)>) {
-        self.lock().link = link;
+        lock(&self.input).link = link;
     }
 
     /// The keeper there has all up to this one.
     pub fn arrived(&self, seq: u64) {
-        let mut input = self.lock();
+        let mut input = lock(&self.input);
         while input.writes.front().is_some_and(|item| item.seq <= seq) {
             let gone = input.writes.pop_front().map_or(0, |item| item.bytes.len());
             input.bytes -= gone;
@@ -70,18 +67,18 @@ impl Shared {
 
     /// What was passed on so far.
     pub fn passed_on(&self, offset: u64, seq: u64) {
-        self.lock().taken = (offset, seq);
+        lock(&self.input).taken = (offset, seq);
     }
 
     /// The last write that there was.
     pub fn last_seq(&self) -> u64 {
-        self.lock().seq
+        lock(&self.input).seq
     }
 
     /// What is held behind this write, as frames for the keeper, with the number of the last; and whether all
     /// is to end.
     pub fn behind(&self, sent: u64) -> (Vec<ToKeeper>, u64, bool) {
-        let input = self.lock();
+        let input = lock(&self.input);
         let after = input.taken.0;
         let new = input.writes.iter().filter(|item| item.seq > sent);
         let frames = new.map(|item| ToKeeper::Write {
@@ -102,7 +99,7 @@ impl Shared {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read.unwrap_or(0),
             };
-            let mut input = self.lock();
+            let mut input = lock(&self.input);
             while input.bytes > INPUT_BYTES {
                 input = self.news.wait(input).unwrap_or_else(PoisonError::into_inner);
             }
@@ -119,7 +116,7 @@ impl Shared {
 
     /// This process is to end, and what it has begun there.
     pub fn stop(&self) {
-        let mut input = self.lock();
+        let mut input = lock(&self.input);
         input.stops = true;
         self.tell(&input);
     }
@@ -127,20 +124,20 @@ impl Shared {
     /// Waits for a first write, for so long at most.
     pub fn await_input(&self, limit: Duration) {
         let waits = |input: &mut Input| input.writes.is_empty() && !input.stops;
-        let _ = self.news.wait_timeout_while(self.lock(), limit, waits);
+        let _ = self.news.wait_timeout_while(lock(&self.input), limit, waits);
     }
 
     /// Waits; `false` when this process is to end.
     pub fn pause(&self, pause: Duration) -> bool {
         let waits = |input: &mut Input| !input.stops;
-        let waited = self.news.wait_timeout_while(self.lock(), pause, waits);
+        let waited = self.news.wait_timeout_while(lock(&self.input), pause, waits);
         !waited.unwrap_or_else(PoisonError::into_inner).0.stops
     }
 
     /// Has the other end hear of this one, also while what it says is not passed on because nobody takes it.
     pub fn beat(&self) {
         loop {
-            let waited = self.news.wait_timeout_while(self.lock(), HEARTBEAT, |_| true);
+            let waited = self.news.wait_timeout_while(lock(&self.input), HEARTBEAT, |_| true);
             let input = waited.unwrap_or_else(PoisonError::into_inner).0;
             let (offset, seq) = input.taken;
             let writer = input.link.as_ref().map(|(_, writer)| Arc::clone(writer));

@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use svc_base::folders::RUNS;
 use svc_sys::clock;
 use svc_sys::process::{Exit, Processes};
+use svc_sys::threads::lock;
 
 /// Bytes of a socket's path, with what ssh puts behind it while it makes it.
 const PATH_BYTES_MAX: usize = 80;
@@ -49,7 +50,7 @@ pub fn standing(
     if runner.kind != Kind::Ssh {
         return None;
     }
-    let mut all = STANDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = lock(&STANDING);
     if let Some(standing) = all.get(&runner.folder) {
         let is_gone = !standing.exit.is_empty();
         if !is_gone {

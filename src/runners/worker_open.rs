@@ -4,7 +4,7 @@
 use super::dialogue::{Call, Opening, PART_BYTES_MAX, Says, is_branch, is_name, place_folder};
 use super::worker_begin;
 use super::worker_bundle::{BUNDLE_BYTES_MAX, HAVE_MAX, is_id};
-use super::worker_host::SAYS;
+use super::worker_host::tell;
 use super::{worker_parcel, worker_tidy};
 use crate::providers::{self, environment};
 use std::fs::{self, DirBuilder, File};
@@ -56,10 +56,8 @@ pub fn main(in_job: bool) -> ExitCode {
 }
 
 pub(super) fn say(says: &Says) {
-    let mut out = io::stdout().lock();
     // Whoever does not hear it has gone.
-    let _ = writeln!(out, "{SAYS}{}", serde_json::to_string(says).unwrap_or_default());
-    let _ = out.flush();
+    let _ = tell(says);
 }
 
 /// Standard input, of which nothing is read ahead.

@@ -7,7 +7,7 @@ use super::kind::engine;
 use super::worker_bring::headed;
 use super::worker_bundle;
 use super::worker_client::{Client, NoAnswer, answer};
-use super::worker_host::{self, SAYS, line_variables};
+use super::worker_host::{self, line_variables};
 use super::worker_open::{Git, has_commit, home, ready, say, search_path};
 use super::{Runner, worker_line, worker_place, worker_tidy};
 use crate::providers::carried::{self, DAY_DEPTH, Place};
@@ -191,10 +191,9 @@ pub(super) fn far(work: &Work, provider: &str, session: &str, folder: &str) -> R
         Err(why) => (Head { name: String::new(), bytes: 0, stays: Some(why) }, None),
     };
     let told = |error: io::Error| error.to_string();
-    let mut out = io::stdout().lock();
-    writeln!(out, "{SAYS}{}", serde_json::to_string(&head).unwrap_or_default()).map_err(told)?;
+    worker_host::tell(&head)?;
     // Its program is gone; of what somebody else appends meanwhile nothing goes along.
-    let file = file.map(|file| io::copy(&mut file.take(head.bytes), &mut out));
+    let file = file.map(|file| io::copy(&mut file.take(head.bytes), &mut io::stdout().lock()));
     file.transpose().map_err(told).map(drop)
 }
 

@@ -5,10 +5,11 @@ use super::kind::{Key, Line, Places, Said, Seen, Spot, engine, place_name};
 use super::worker_host::{client, complaint, copy};
 use super::{Kind, Runner};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use svc_sys::process::{PLACE_VARIABLE, Processes};
+use svc_sys::threads::lock;
 
 /// A look, and one call to start or end what is there.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
@@ -82,7 +83,7 @@ pub fn have(processes: &Processes, runner: &Runner) -> Result<Had, String> {
     let Some(places) = &engine(runner.kind).places else { return had(String::new(), None, false) };
     let name = place_name(runner);
     let turn = turn(&name);
-    let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = lock(&turn);
     let mut is_new = false;
     for _ in 0..LOOKS {
         match (look(processes, places, runner, &name)?, places.wake) {
@@ -154,8 +155,8 @@ pub fn end(processes: &Processes, runner: &Runner) -> Result<(), String> {
     let Some(places) = &engine(runner.kind).places else { return Ok(()) };
     let name = place_name(runner);
     let turn = turn(&name);
-    let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-    TURNS.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+    let _turn = lock(&turn);
+    lock(&TURNS).remove(&name);
     let left = |why: String| format!("the {} {name} may be left: {why}", places.noun);
     match look(processes, places, runner, &name).map_err(left)? {
         Seen::Stands(id) | Seen::Waits(id, _) | Seen::Stopped(id) => {
@@ -166,6 +167,6 @@ pub fn end(processes: &Processes, runner: &Runner) -> Result<(), String> {
 }
 
 fn turn(name: &str) -> Arc<Mutex<()>> {
-    let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut turns = lock(&TURNS);
     Arc::clone(turns.entry(name.to_owned()).or_default())
 }

@@ -11,7 +11,7 @@
 
 use super::dialogue::{is_branch, is_name, place_folder};
 use super::worker_bundle::is_id;
-use super::worker_host::SAYS;
+use super::worker_host::tell;
 use super::worker_open::{Git, home};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -118,12 +118,6 @@ pub(super) fn far_end(place: &str, words: &[&str]) -> Result<(), String> {
 
 fn place_of(place: &str) -> Result<PathBuf, String> {
     if is_name(place) { Ok(place_folder(&home()?, place)) } else { Err("a name leads elsewhere".to_owned()) }
-}
-
-fn tell<T: Serialize>(what: &T) -> Result<(), String> {
-    let text = serde_json::to_string(what).map_err(|error| error.to_string())?;
-    println!("{SAYS}{text}");
-    Ok(())
 }
 
 /// The commit that a tree stands at, and whether it holds more.

@@ -16,8 +16,9 @@ impl fmt::Display for NotAnId {
 
 impl std::error::Error for NotAnId {}
 
+// `$prefix` stands before the digits, where a text is to say by itself what it names.
 macro_rules! hex_id {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident $(, $prefix:literal)?) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[derive(svc_base::recorded::Recorded)]
@@ -25,7 +26,7 @@ macro_rules! hex_id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:08x}", self.0)
+                write!(f, concat!($($prefix,)? "{:08x}"), self.0)
             }
         }
 
@@ -33,11 +34,11 @@ macro_rules! hex_id {
             type Err = NotAnId;
 
             fn from_str(text: &str) -> Result<Self, NotAnId> {
-                let hex = text.len() == 8 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-                if !hex {
+                let hex = text.strip_prefix(concat!($($prefix)?)).ok_or(NotAnId)?;
+                if hex.len() != 8 || !hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
                     return Err(NotAnId);
                 }
-                u32::from_str_radix(text, 16).map(Self).map_err(|_| NotAnId)
+                u32::from_str_radix(hex, 16).map(Self).map_err(|_| NotAnId)
             }
         }
 
@@ -92,6 +93,18 @@ hex_id!(
     PairingId
 );
 
+hex_id!(
+    /// An approval.
+    ApprovalId,
+    "apr-"
+);
+
+hex_id!(
+    /// A rule for approvals that a person has made.
+    RuleId,
+    "rul-"
+);
+
 /// Stands for an agent's process when nobody can tell which agent's. No agent has this id.
 pub const UNKNOWN_AGENT: AgentId = AgentId(0);
 
@@ -103,6 +116,9 @@ mod tests {
     fn decisions_1_ids_are_eight_hex_digits() {
         assert_eq!(AgentId(0xab).to_string(), "000000ab");
         assert_eq!("000000ab".parse(), Ok(AgentId(0xab)));
+        assert_eq!(ApprovalId(0xab).to_string(), "apr-000000ab");
+        assert_eq!("apr-000000ab".parse(), Ok(ApprovalId(0xab)));
+        assert_eq!("000000ab".parse::<ApprovalId>(), Err(NotAnId));
         for bad in ["", "ab", "000000AB", "000000abc", "0000 0ab", "+00000ab"] {
             assert_eq!(bad.parse::<AgentId>(), Err(NotAnId), "{bad:?}");
         }

@@ -22,6 +22,7 @@ pub mod names;
 pub mod nearest;
 pub mod outgoing;
 pub mod packed;
+pub mod percent;
 pub mod recorded;
 pub mod relevance;
 pub mod scopes;

@@ -4,10 +4,16 @@ use crossbeam_channel::{Sender, bounded};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// Stack of a thread that does ordinary work.
 const STACK_BYTES: usize = 512 << 10;
+
+/// What a lock guards, also behind a thread that has panicked with it.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A running thread. Dropping the handle waits for its end, so whatever makes it end must be dropped or told
 /// first: senders stand before handles in every struct.
