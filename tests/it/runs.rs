@@ -11,7 +11,7 @@ use svc::agents::worker_log::{LogStore, Page, Query};
 use svc::core::ids::{AgentId, LineageId};
 use svc::providers::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Permission,
-    Program, Provider, Purpose, SessionStart, Step,
+    Program, Provider, Purpose, Save, SessionStart, Step,
 };
 use svc_sys::process::Processes;
 
@@ -62,11 +62,13 @@ impl Provider for Shell {
     }
 }
 
-impl Conversation for Echo {
+impl Save for Echo {
     fn save(&self) -> String {
         "echo".to_owned()
     }
+}
 
+impl Conversation for Echo {
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         assert_ne!(line, "panic", "a bug in a parser");
         if let Some(words) = line.strip_prefix("! ") {

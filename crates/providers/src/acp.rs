@@ -10,10 +10,9 @@ mod permission;
 mod tools;
 
 use super::{
-    Capabilities, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Model, Program, Provider,
+    Capabilities, Conversation, Env, Info, Launch, LaunchProgram, LaunchRequest, Model, Program, Provider,
     RecordPlace, SessionStart, Tier, gemini, saved,
 };
-use std::path::PathBuf;
 
 /// Agents that speak the Agent Client Protocol.
 pub struct Acp;
@@ -53,7 +52,6 @@ static INFO: Info = Info {
     program: Program::Itself,
     takes_command: true,
     auth_type: "login",
-    env_key: "",
     install_command: "npm install -g @qwen-code/qwen-code",
     pass_env: &[
         "ANTHROPIC_*",
@@ -79,7 +77,6 @@ static INFO: Info = Info {
         preset("claude", "Claude Code over ACP", 200_000),
         preset("codex", "Codex over ACP", 258_400),
     ],
-    any_model: true,
     capabilities: Capabilities { resume: true, live_input: true, hooks: false, mcp: true, headless: true },
     ..Info::PLAIN
 };
@@ -90,7 +87,7 @@ impl Provider for Acp {
     }
 
     /// Gemini CLI tells only sums here, too; where there is no such record, nothing is read.
-    fn record(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+    fn record(&self, session: &str, env: Env<'_>) -> Option<RecordPlace> {
         gemini::record_place(session, env)
     }
 

@@ -149,6 +149,16 @@ pub struct TurnEnd {
     pub denied: Vec<String>,
 }
 
+impl TurnEnd {
+    /// The end of a turn with this answer; of one that failed, with the reason instead.
+    pub(super) fn of(text: String, failure: Option<String>) -> Self {
+        match failure {
+            None => Self { text, ..Self::default() },
+            Some(error) => Self { is_error: true, error, ..Self::default() },
+        }
+    }
+}
+
 /// One thing an agent did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]

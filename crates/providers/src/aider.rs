@@ -10,8 +10,8 @@
 
 use super::wire::{self, Joiner};
 use super::{
-    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Program, Provider, Purpose,
-    SessionStart, Step, Tokens, TurnEnd, Usage, saved,
+    Activity, Args, Capabilities, Conversation, Info, Launch, LaunchRequest, Once, Program, Provider,
+    Purpose, SessionStart, Step, Tokens, TurnEnd, Usage, saved,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -34,8 +34,6 @@ static INFO: Info = Info {
     obeyed_places: &[".aider.conf.yml"],
     pass_env: &["AIDER_*"],
     vendor_keys: true,
-    models: &[],
-    any_model: true,
     capabilities: Capabilities { resume: false, live_input: false, hooks: false, mcp: false, headless: true },
     ..Info::PLAIN
 };
@@ -66,20 +64,13 @@ impl Provider for Aider {
         if request.session != SessionStart::Fresh {
             return Err("aider keeps no sessions that could be continued".to_owned());
         }
-        let mut args: Vec<String> = FIXED_ARGUMENTS.map(str::to_owned).into();
-        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
+        let mut args = Args::of(&FIXED_ARGUMENTS);
         // It edits in both permissions, and a shell command that it suggests is never run without a person.
         if request.purpose == Purpose::Query {
-            add(&["--chat-mode", "ask"]);
+            args.add(&["--chat-mode", "ask"]);
         }
-        if let Some(model) = &request.model {
-            add(&["--model", model]);
-        }
-        match request.effort {
-            Effort::Low => add(&["--reasoning-effort", "low"]),
-            Effort::Medium => {}
-            Effort::High | Effort::Max => add(&["--reasoning-effort", "high"]),
-        }
+        args.model("--model", request);
+        args.effort("--reasoning-effort", ["low", "high", "high"], request);
         // A prompt that begins so would be run as a command of the program, or of the shell.
         let guard = if request.prompt.starts_with(['/', '!']) { " " } else { "" };
         let prompt = format!("{guard}{}", request.prompt);
@@ -88,7 +79,7 @@ impl Provider for Aider {
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
-        Launch::restore_once::<Stream>(INFO.id, saved)
+        saved::restore::<Once<Stream>>(INFO.id, saved)
     }
 }
 
@@ -118,8 +109,7 @@ impl Stream {
         let text = self.words.take().unwrap_or_default();
         let text = text.trim();
         if !text.is_empty() {
-            wire::say(out, text);
-            wire::remember(&mut self.last_text, text);
+            wire::answer(out, &mut self.last_text, text);
         }
     }
 
@@ -151,10 +141,6 @@ impl Stream {
 }
 
 impl Conversation for Stream {
-    fn save(&self) -> String {
-        saved::save(self)
-    }
-
     fn open(&mut self, out: &mut Vec<Step>) {
         wire::emit(out, Activity::TurnStarted);
     }
@@ -187,8 +173,7 @@ impl Conversation for Stream {
         } else {
             let piece = self.words.push(line).or_else(|| self.words.push("\n"));
             if let Some(text) = piece {
-                wire::say(out, &text);
-                wire::remember(&mut self.last_text, &text);
+                wire::answer(out, &mut self.last_text, &text);
             }
         }
     }
@@ -201,16 +186,12 @@ impl Conversation for Stream {
         if is_error && self.error.is_empty() {
             "it ended without an answer".clone_into(&mut self.error);
         }
-        wire::emit(
-            out,
-            Activity::TurnEnded(TurnEnd {
-                text: if is_error { String::new() } else { std::mem::take(&mut self.last_text) },
-                is_error,
-                error: std::mem::take(&mut self.error),
-                cost_usd: (self.cost_usd > 0.0).then_some(self.cost_usd),
-                ..TurnEnd::default()
-            }),
-        );
+        let failure = is_error.then(|| std::mem::take(&mut self.error));
+        let end = TurnEnd {
+            cost_usd: (self.cost_usd > 0.0).then_some(self.cost_usd),
+            ..TurnEnd::of(std::mem::take(&mut self.last_text), failure)
+        };
+        wire::emit(out, Activity::TurnEnded(end));
     }
 }
 

@@ -8,14 +8,14 @@ mod told;
 
 pub(super) use told::Told;
 
-pub(super) use stream::{is_subagent, tool_results};
+pub(super) use stream::{has_failed, is_subagent, tool_results, turn_end};
 
 use super::login::{self, LoginFacts, Source};
 use super::terminal::{self, AtTerminal, Reads};
 use super::{
-    Capabilities, Carried, Conversation, Cut, Effort, EnvToken, Info, Launch, LaunchProgram, LaunchRequest,
-    Model, Permission, Program, Provider, Purpose, RecordPlace, SessionStart, Tier, Tokens, carried, cut,
-    outside, saved, wire,
+    Args, Capabilities, Carried, Conversation, Cut, Env, EnvToken, Info, Launch, LaunchProgram,
+    LaunchRequest, Model, Permission, Program, Provider, Purpose, RecordPlace, SessionStart, Tier, Tokens,
+    carried, cut, outside, saved, wire,
 };
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,6 @@ static INFO: Info = Info {
         model("claude-opus-5-5", "Claude Opus 5.5", Tier::Heavy),
         model("claude-fable-5-1", "Claude Fable 5.1", Tier::Heavy),
     ],
-    any_model: true,
     capabilities: Capabilities { resume: true, live_input: true, hooks: true, mcp: true, headless: true },
     ..Info::PLAIN
 };
@@ -125,51 +124,41 @@ impl Provider for ClaudeCode {
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
         wire::check_names(request)?;
-        let mut args: Vec<String> =
-            ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-                .map(str::to_owned)
-                .into();
-        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
-        if let Some(model) = &request.model {
-            add(&["--model", model]);
-        }
-        match request.effort {
-            Effort::Low => add(&["--effort", "low"]),
-            Effort::Medium => {}
-            Effort::High => add(&["--effort", "high"]),
-            Effort::Max => add(&["--effort", "max"]),
-        }
+        let mut args =
+            Args::of(&["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]);
+        args.model("--model", request);
+        args.effort("--effort", ["low", "high", "max"], request);
         let mut env = Vec::new();
         match (request.purpose, request.permission) {
             (Purpose::Query, _) => {
-                add(&["--permission-mode", "dontAsk", "--disallowedTools", WRITING_TOOLS]);
+                args.add(&["--permission-mode", "dontAsk", "--disallowedTools", WRITING_TOOLS]);
             }
             (Purpose::Work, Permission::Auto) => {
-                add(&["--permission-mode", "acceptEdits"]);
+                args.add(&["--permission-mode", "acceptEdits"]);
                 // What goes beyond edits is asked over the stream, and a person answers.
-                add(&["--permission-prompt-tool", "stdio"]);
+                args.add(&["--permission-prompt-tool", "stdio"]);
             }
             (Purpose::Work, Permission::Full) => {
-                add(&["--dangerously-skip-permissions"]);
+                args.add(&["--dangerously-skip-permissions"]);
                 // Without it the program refuses that flag when it runs as root.
                 env.push(("IS_SANDBOX".to_owned(), "1".to_owned()));
             }
         }
         if request.has_integrations && request.purpose == Purpose::Work {
             // Calls of our own server are not asked about: its gated tools ask a person anyway.
-            add(&["--allowedTools", "mcp__svc"]);
+            args.add(&["--allowedTools", "mcp__svc"]);
         }
         if let Some(program) = request.hook_program.as_ref().filter(|_| request.purpose == Purpose::Work) {
-            add(&["--settings", &hook_settings(program)]);
+            args.add(&["--settings", &hook_settings(program)]);
         }
         match &request.session {
             SessionStart::Fresh => {}
-            SessionStart::Resume { id, .. } => add(&["--resume", id]),
-            SessionStart::Fork { id, .. } => add(&["--resume", id, "--fork-session"]),
+            SessionStart::Resume { id, .. } => args.add(&["--resume", id]),
+            SessionStart::Fork { id, .. } => args.add(&["--resume", id, "--fork-session"]),
         }
         Ok(Launch {
             program: LaunchProgram::Named("claude".to_owned()),
-            args,
+            args: args.0,
             env,
             stdin: true,
             conversation: Box::new(stream::Stream::new(&request.prompt, &request.session)),
@@ -178,19 +167,16 @@ impl Provider for ClaudeCode {
 
     fn at_terminal(&self, request: &LaunchRequest, _since: u64) -> Result<AtTerminal, String> {
         let (session, counted) = terminal::session(request)?;
-        let mut args: Vec<String> = Vec::new();
-        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
-        if let Some(model) = &request.model {
-            add(&["--model", model]);
-        }
+        let mut args = Args::of(&[]);
+        args.model("--model", request);
         match request.permission {
-            Permission::Auto => add(&["--permission-mode", "acceptEdits"]),
-            Permission::Full => add(&["--dangerously-skip-permissions"]),
+            Permission::Auto => args.add(&["--permission-mode", "acceptEdits"]),
+            Permission::Full => args.add(&["--dangerously-skip-permissions"]),
         }
         if let Some(program) = &request.hook_program {
-            add(&["--settings", &hook_settings(program)]);
+            args.add(&["--settings", &hook_settings(program)]);
         }
-        add(&["--resume", session]);
+        args.add(&["--resume", session]);
         let mut screen = AtTerminal::of(self, args, session, Reads::Claude(Told::new(counted)));
         if request.permission == Permission::Full {
             // As above.
@@ -199,28 +185,15 @@ impl Provider for ClaudeCode {
         Ok(screen)
     }
 
-    fn kept_sessions(&self, project: &Path, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<outside::Kept> {
-        let own = env("CLAUDE_CONFIG_DIR").or_else(|| Some(env("HOME")?.join(".claude")))?;
-        let begins = folder_name(project)?;
-        Some(outside::Kept::Files(outside::Files {
-            root: own.join("projects"),
-            depth: 1,
-            begins,
-            note: None,
-        }))
+    fn kept_sessions(&self, project: &Path, env: Env<'_>) -> Option<outside::Kept> {
+        let (root, begins) = (home(env)?.join("projects"), folder_name(project)?);
+        Some(outside::Kept::Files(outside::Files { root, depth: 1, begins, note: None }))
     }
 
     /// A name of more than so many characters is cut, and a number put behind it.
-    fn carried(
-        &self,
-        session: &str,
-        _project: &Path,
-        folder: &Path,
-        env: &dyn Fn(&str) -> Option<PathBuf>,
-    ) -> Carried {
-        let own = env("CLAUDE_CONFIG_DIR").or_else(|| Some(env("HOME")?.join(".claude")));
+    fn carried(&self, session: &str, _project: &Path, folder: &Path, env: Env<'_>) -> Carried {
         let name = folder_name(folder).filter(|name| name.len() <= FOLDER_NAME_MAX);
-        match (own, name) {
+        match (home(env), name) {
             (Some(root), Some(name)) if carried::is_name(session) => {
                 let file = carried::File::Fixed(format!("projects/{name}/{session}.jsonl"));
                 Carried::File(carried::Place { root, file })
@@ -234,14 +207,19 @@ impl Provider for ClaudeCode {
     }
 
     /// `~/.claude/projects/FOLDER/SESSION.jsonl`.
-    fn session_file(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
-        let own = env("CLAUDE_CONFIG_DIR").or_else(|| Some(env("HOME")?.join(".claude")))?;
-        Some(RecordPlace { root: own.join("projects"), depth: 1, suffix: format!("/{session}.jsonl") })
+    fn session_file(&self, session: &str, env: Env<'_>) -> Option<RecordPlace> {
+        let root = home(env)?.join("projects");
+        Some(RecordPlace { root, depth: 1, suffix: format!("/{session}.jsonl") })
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
         saved::restore::<stream::Stream>(INFO.id, saved)
     }
+}
+
+/// The folder of what the program keeps.
+fn home(env: Env<'_>) -> Option<PathBuf> {
+    env("CLAUDE_CONFIG_DIR").or_else(|| Some(env("HOME")?.join(".claude")))
 }
 
 /// What the program calls the folder of the sessions that are held in this one.

@@ -10,8 +10,8 @@ use super::json::{Json, Look};
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Joiner, Meter};
 use super::{
-    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Permission, Program, Provider,
-    Purpose, SessionStart, Step, Tokens, TurnEnd, Usage, saved,
+    Activity, Args, Capabilities, Conversation, Info, Launch, LaunchRequest, Once, Permission, Program,
+    Provider, Purpose, SessionStart, Step, Tokens, TurnEnd, Usage, saved,
 };
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,6 @@ static INFO: Info = Info {
     program: Program::OnPath("cline", &["--version"]),
     // `cline auth` writes the provider, its key and the model into a file.
     auth_type: "login",
-    env_key: "",
     install_command: "npm install -g cline",
     state_places: &[".cline/"],
     obeyed_places: &[".cline/hooks/", ".cline/data/settings/cline_mcp_settings.json", ".cline/data/hooks/"],
@@ -35,8 +34,6 @@ static INFO: Info = Info {
         command: "cline auth",
         source: Source::File(StateFile { path: ".cline/data/settings/providers.json", read: login::cline }),
     },
-    models: &[],
-    any_model: true,
     capabilities: Capabilities { resume: false, live_input: false, hooks: false, mcp: false, headless: true },
     ..Info::PLAIN
 };
@@ -51,29 +48,22 @@ impl Provider for Cline {
         if request.session != SessionStart::Fresh {
             return Err("cline cannot continue a session without a terminal".to_owned());
         }
-        let mut args = vec!["--json".to_owned()];
-        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
+        let mut args = Args::of(&["--json"]);
         match (request.purpose, request.permission) {
-            (Purpose::Query, _) => add(&["--plan", "--auto-approve", "false"]),
-            (Purpose::Work, Permission::Auto) if request.fence.is_none() => add(&["--auto-approve", "false"]),
-            (Purpose::Work, _) => add(&["--auto-approve", "true"]),
+            (Purpose::Query, _) => args.add(&["--plan", "--auto-approve", "false"]),
+            (Purpose::Work, Permission::Auto) if request.fence.is_none() => {
+                args.add(&["--auto-approve", "false"]);
+            }
+            (Purpose::Work, _) => args.add(&["--auto-approve", "true"]),
         }
-        if let Some(model) = &request.model {
-            add(&["-m", model]);
-        }
-        match request.effort {
-            Effort::Low => add(&["--thinking", "low"]),
-            Effort::Medium => {}
-            Effort::High => add(&["--thinking", "high"]),
-            Effort::Max => add(&["--thinking", "xhigh"]),
-        }
-        add(&["--", " "]);
-        let prompt = request.prompt.clone();
-        Ok(Launch::once("cline", args, Some(prompt), Stream::default()))
+        args.model("-m", request);
+        args.effort("--thinking", ["low", "high", "xhigh"], request);
+        args.add(&["--", " "]);
+        Ok(Launch::once("cline", args, Some(request.prompt.clone()), Stream::default()))
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
-        Launch::restore_once::<Stream>(INFO.id, saved)
+        saved::restore::<Once<Stream>>(INFO.id, saved)
     }
 }
 
@@ -91,17 +81,9 @@ struct Stream {
 }
 
 impl Stream {
-    fn turn_started(&mut self, out: &mut Vec<Step>) {
-        if !self.working {
-            self.working = true;
-            wire::emit(out, Activity::TurnStarted);
-        }
-    }
-
     fn flush(&mut self, out: &mut Vec<Step>) {
         if let Some(text) = self.words.take() {
-            wire::say(out, &text);
-            wire::remember(&mut self.last_text, &text);
+            wire::answer(out, &mut self.last_text, &text);
         }
     }
 
@@ -115,22 +97,16 @@ impl Stream {
     }
 
     fn agent_event(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
-        self.turn_started(out);
+        wire::turn_started(out, &mut self.working);
         let kind = wire::text(event, "type");
         match (kind, wire::text(event, "contentType")) {
             ("content_start", "text") => {
                 if let Some(text) = self.words.push(wire::text(event, "text")) {
-                    wire::say(out, &text);
-                    wire::remember(&mut self.last_text, &text);
+                    wire::answer(out, &mut self.last_text, &text);
                 }
             }
             ("content_end", "text") => self.flush(out),
-            ("content_end", "reasoning") => {
-                let text = wire::text(event, "text").to_owned();
-                if !text.is_empty() {
-                    wire::emit(out, Activity::Thinking { text });
-                }
-            }
+            ("content_end", "reasoning") => wire::think(out, wire::text(event, "text")),
             ("content_start", "tool") => {
                 self.flush(out);
                 tool_started(event, out);
@@ -175,7 +151,7 @@ impl Stream {
 
     fn result(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         self.flush(out);
-        self.turn_started(out);
+        wire::turn_started(out, &mut self.working);
         let mut cost_usd = None;
         // With sub-agents, where there were some.
         if let Some(figures) = event.get("aggregateUsage").or(event.get("usage")) {
@@ -192,18 +168,13 @@ impl Stream {
             let words = if text.is_empty() { reason } else { text };
             format!("the turn failed: {}", wire::cut(words, wire::NOISE_LIMIT_BYTES))
         });
-        self.turn_ended(
-            TurnEnd {
-                text: if is_error { String::new() } else { told },
-                is_error,
-                error: if is_error { error } else { String::new() },
-                turns: wire::count_if_any(event, "iterations"),
-                duration_ms: wire::count_if_any(event, "durationMs"),
-                cost_usd,
-                denied: Vec::new(),
-            },
-            out,
-        );
+        let end = TurnEnd {
+            turns: wire::count_if_any(event, "iterations"),
+            duration_ms: wire::count_if_any(event, "durationMs"),
+            cost_usd,
+            ..TurnEnd::of(told, is_error.then_some(error))
+        };
+        self.turn_ended(end, out);
     }
 
     fn turn_ended(&mut self, mut end: TurnEnd, out: &mut Vec<Step>) {
@@ -214,10 +185,6 @@ impl Stream {
 }
 
 impl Conversation for Stream {
-    fn save(&self) -> String {
-        saved::save(self)
-    }
-
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         match wire::text(&event, "type") {
@@ -227,7 +194,7 @@ impl Conversation for Stream {
             "run_result" => self.result(&event, out),
             // It did not get as far as a run.
             "error" => {
-                self.turn_started(out);
+                wire::turn_started(out, &mut self.working);
                 let message = wire::text(&event, "message");
                 let error = if message.is_empty() { "the turn failed" } else { message };
                 let error = wire::cut(error, wire::NOISE_LIMIT_BYTES);
@@ -254,18 +221,10 @@ fn tool_started(event: &Json<'_>, out: &mut Vec<Step>) {
 
 /// What the parts of a tool's output say, each its result or its error.
 fn words_of(outputs: &[Json<'_>]) -> String {
-    let mut all = String::new();
-    for part in outputs {
+    wire::joined(outputs.iter().map(|part| {
         let error = wire::text(part, "error");
-        let words = if error.is_empty() { wire::text(part, "result") } else { error };
-        if !words.is_empty() && all.len() < wire::TOOL_OUTPUT_LIMIT_BYTES {
-            if !all.is_empty() {
-                all.push('\n');
-            }
-            all.push_str(words);
-        }
-    }
-    all
+        if error.is_empty() { wire::text(part, "result") } else { error }
+    }))
 }
 
 /// Cached tokens stand inside the input here.

@@ -9,7 +9,7 @@ use super::login::{self, LoginFacts, Source};
 use super::terminal::{self, AtTerminal, Reads};
 use super::wire::{self, Meter};
 use super::{
-    Activity, Capabilities, Carried, Conversation, Cut, Effort, Info, Launch, LaunchRequest, Model,
+    Activity, Args, Capabilities, Carried, Conversation, Cut, Env, Info, Launch, LaunchRequest, Model, Once,
     Permission, Program, Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TokensDelta,
     TurnEnd, Usage, carried, cut, outside, saved,
 };
@@ -53,7 +53,6 @@ static INFO: Info = Info {
         Model { id: "gpt-6.1-sol", name: "GPT-6.1 Sol", tier: Tier::Heavy, context_window: CONTEXT_WINDOW },
         Model { id: "gpt-6-astra", name: "GPT-6 Astra", tier: Tier::Heavy, context_window: CONTEXT_WINDOW },
     ],
-    any_model: true,
     capabilities: Capabilities { resume: true, live_input: false, hooks: false, mcp: true, headless: true },
     ..Info::PLAIN
 };
@@ -76,31 +75,18 @@ impl Provider for Codex {
     }
 
     /// `$CODEX_HOME/sessions/YEAR/MONTH/DAY/rollout-TIME-THREAD.jsonl`.
-    fn record(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
-        let home = env("CODEX_HOME").or_else(|| Some(env("HOME")?.join(".codex")))?;
-        Some(RecordPlace { root: home.join("sessions"), depth: 3, suffix: format!("-{session}.jsonl") })
+    fn record(&self, session: &str, env: Env<'_>) -> Option<RecordPlace> {
+        let root = home(env)?.join("sessions");
+        Some(RecordPlace { root, depth: 3, suffix: format!("-{session}.jsonl") })
     }
 
-    fn kept_sessions(&self, _project: &Path, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<outside::Kept> {
-        let home = env("CODEX_HOME").or_else(|| Some(env("HOME")?.join(".codex")))?;
-        let begins = String::new();
-        Some(outside::Kept::Files(outside::Files {
-            root: home.join("sessions"),
-            depth: 3,
-            begins,
-            note: None,
-        }))
+    fn kept_sessions(&self, _project: &Path, env: Env<'_>) -> Option<outside::Kept> {
+        let root = home(env)?.join("sessions");
+        Some(outside::Kept::Files(outside::Files { root, depth: 3, begins: String::new(), note: None }))
     }
 
-    fn carried(
-        &self,
-        session: &str,
-        _project: &Path,
-        _folder: &Path,
-        env: &dyn Fn(&str) -> Option<PathBuf>,
-    ) -> Carried {
-        let home = env("CODEX_HOME").or_else(|| Some(env("HOME")?.join(".codex")));
-        match home.filter(|_| carried::is_name(session)) {
+    fn carried(&self, session: &str, _project: &Path, _folder: &Path, env: Env<'_>) -> Carried {
+        match home(env).filter(|_| carried::is_name(session)) {
             Some(root) => {
                 let file = carried::File::OfDay { folder: "sessions", session: session.to_owned() };
                 Carried::File(carried::Place { root, file })
@@ -120,34 +106,30 @@ impl Provider for Codex {
             (Purpose::Work, Permission::Auto) => "workspace-write",
             (Purpose::Work, Permission::Full) => "danger-full-access",
         };
-        let mut args: Vec<String> =
-            ["exec", "--json", "--skip-git-repo-check", "-s", sandbox].map(str::to_owned).into();
-        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
-        if let Some(model) = &request.model {
-            add(&["-m", model]);
-        }
-        match request.effort {
-            Effort::Low => add(&["-c", "model_reasoning_effort=low"]),
-            Effort::Medium => {}
-            Effort::High => add(&["-c", "model_reasoning_effort=high"]),
+        let mut args = Args::of(&["exec", "--json", "--skip-git-repo-check", "-s", sandbox]);
+        args.model("-m", request);
+        let levels = [
+            "model_reasoning_effort=low",
+            "model_reasoning_effort=high",
             // The highest level that all of its models take.
-            Effort::Max => add(&["-c", "model_reasoning_effort=xhigh"]),
-        }
+            "model_reasoning_effort=xhigh",
+        ];
+        args.effort("-c", levels, request);
         let counted = match &request.session {
             SessionStart::Fresh => Tokens::default(),
             SessionStart::Resume { id, counted } => {
-                add(&["resume", id]);
+                args.add(&["resume", id]);
                 *counted
             }
             // A copy goes on counting from the original's total.
             SessionStart::Fork { id, counted } => {
-                add(&["fork", id]);
+                args.add(&["fork", id]);
                 *counted
             }
         };
-        add(&["-"]);
-        let prompt = request.prompt.clone();
-        Ok(Launch::once("codex", args, Some(prompt), Stream::new(counted)))
+        args.add(&["-"]);
+        let stream = Stream { meter: Meter::starting_at(counted), ..Stream::default() };
+        Ok(Launch::once("codex", args, Some(request.prompt.clone()), stream))
     }
 
     fn at_terminal(&self, request: &LaunchRequest, _since: u64) -> Result<AtTerminal, String> {
@@ -156,28 +138,31 @@ impl Provider for Codex {
             Permission::Auto => "workspace-write",
             Permission::Full => "danger-full-access",
         };
-        let mut args: Vec<String> = ["-s", sandbox].map(str::to_owned).into();
-        if let Some(model) = &request.model {
-            args.extend(["-m".to_owned(), model.clone()]);
-        }
+        let mut args = Args::of(&["-s", sandbox]);
+        args.model("-m", request);
         if request.room.is_some() {
             // Whether it may trust the folder it would ask at each start, and could not note the answer in a
             // room: there its settings are for reading. What the folder makes it run stays in the room.
             let folder = serde_json::to_string(&request.working_dir).map_err(|error| error.to_string())?;
-            args.extend(["-c".to_owned(), format!("projects={{{folder}={{trust_level=\"trusted\"}}}}")]);
+            args.add(&["-c", &format!("projects={{{folder}={{trust_level=\"trusted\"}}}}")]);
         }
-        args.extend(["resume".to_owned(), session.to_owned()]);
+        args.add(&["resume", session]);
         let told = Told { meter: Meter::starting_at(counted) };
         Ok(AtTerminal::of(self, args, session, Reads::Codex(told)))
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
-        Launch::restore_once::<Stream>(INFO.id, saved)
+        saved::restore::<Once<Stream>>(INFO.id, saved)
     }
 }
 
+/// The folder of what the program keeps.
+fn home(env: Env<'_>) -> Option<PathBuf> {
+    env("CODEX_HOME").or_else(|| Some(env("HOME")?.join(".codex")))
+}
+
 /// The events of `codex exec --json`.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stream {
     meter: Meter,
@@ -203,19 +188,6 @@ struct Call {
 }
 
 impl Stream {
-    fn new(counted: Tokens) -> Self {
-        Self {
-            meter: Meter::starting_at(counted),
-            last_text: String::new(),
-            open_calls: BTreeSet::new(),
-            denied: Vec::new(),
-            thread: String::new(),
-            model: String::new(),
-            context: None,
-            calls: 0,
-        }
-    }
-
     fn item_started(&mut self, item: &Json<'_>, out: &mut Vec<Step>) {
         for call in calls(item) {
             let has_room = self.open_calls.len() < OPEN_CALLS_MAX && call.id.len() <= wire::NAME_LIMIT_BYTES;
@@ -227,17 +199,8 @@ impl Stream {
 
     fn item_completed(&mut self, item: &Json<'_>, out: &mut Vec<Step>) {
         match wire::text(item, "type") {
-            "agent_message" => {
-                let text = wire::text(item, "text");
-                wire::remember(&mut self.last_text, text);
-                wire::say(out, text);
-            }
-            "reasoning" => {
-                let text = wire::text(item, "text").to_owned();
-                if !text.is_empty() {
-                    wire::emit(out, Activity::Thinking { text });
-                }
-            }
+            "agent_message" => wire::answer(out, &mut self.last_text, wire::text(item, "text")),
+            "reasoning" => wire::think(out, wire::text(item, "text")),
             "error" => wire::trouble(out, wire::text(item, "message")),
             _ => self.calls_ended(item, out),
         }
@@ -291,10 +254,6 @@ impl Stream {
 }
 
 impl Conversation for Stream {
-    fn save(&self) -> String {
-        saved::save(self)
-    }
-
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         let item = event.get("item").unwrap_or(&Json::Null);

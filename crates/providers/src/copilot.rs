@@ -9,8 +9,8 @@ use super::json::{Json, Look};
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire;
 use super::{
-    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Permission, Program, Provider,
-    Purpose, SessionStart, Step, TurnEnd, Usage, saved,
+    Activity, Args, Capabilities, Conversation, Info, Launch, LaunchRequest, Once, Permission, Program,
+    Provider, Purpose, SessionStart, Step, TurnEnd, Usage, saved,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,8 +38,6 @@ static INFO: Info = Info {
         command: "copilot login",
         source: Source::File(StateFile { path: ".copilot/config.json", read: login::copilot }),
     },
-    models: &[],
-    any_model: true,
     capabilities: Capabilities { resume: true, live_input: false, hooks: false, mcp: false, headless: true },
     ..Info::PLAIN
 };
@@ -51,39 +49,30 @@ impl Provider for Copilot {
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
         wire::check_names(request)?;
-        let mut args: Vec<String> = ["--output-format", "json"].map(str::to_owned).into();
-        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
+        let mut args = Args::of(&["--output-format", "json"]);
         match (request.purpose, request.permission) {
             // What is denied stays denied, whatever the user's settings allow.
-            (Purpose::Query, _) => add(&["--deny-tool=write", "--deny-tool=shell"]),
-            (Purpose::Work, Permission::Auto) if request.fence.is_some() => add(&["--allow-all-tools"]),
+            (Purpose::Query, _) => args.add(&["--deny-tool=write", "--deny-tool=shell"]),
+            (Purpose::Work, Permission::Auto) if request.fence.is_some() => args.add(&["--allow-all-tools"]),
             // Without the kernel's fence and anybody to ask, it refuses all else that changes something.
-            (Purpose::Work, Permission::Auto) => add(&["--allow-tool=write"]),
-            (Purpose::Work, Permission::Full) => add(&["--allow-all-tools", "--allow-all-paths"]),
+            (Purpose::Work, Permission::Auto) => args.add(&["--allow-tool=write"]),
+            (Purpose::Work, Permission::Full) => args.add(&["--allow-all-tools", "--allow-all-paths"]),
         }
-        if let Some(model) = &request.model {
-            add(&["--model", model]);
-        }
-        match request.effort {
-            Effort::Low => add(&["--reasoning-effort", "low"]),
-            Effort::Medium => {}
-            Effort::High => add(&["--reasoning-effort", "high"]),
-            Effort::Max => add(&["--reasoning-effort", "max"]),
-        }
+        args.model("--model", request);
+        args.effort("--reasoning-effort", ["low", "high", "max"], request);
         match &request.session {
             SessionStart::Fresh => {}
             // The option's value may be left out, so that it must stand in the same word.
-            SessionStart::Resume { id, .. } => add(&[&format!("--resume={id}")]),
+            SessionStart::Resume { id, .. } => args.add(&[&format!("--resume={id}")]),
             SessionStart::Fork { .. } => {
                 return Err("copilot cannot copy a session for a question".to_owned());
             }
         }
-        let prompt = request.prompt.clone();
-        Ok(Launch::once("copilot", args, Some(prompt), Stream::default()))
+        Ok(Launch::once("copilot", args, Some(request.prompt.clone()), Stream::default()))
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
-        Launch::restore_once::<Stream>(INFO.id, saved)
+        saved::restore::<Once<Stream>>(INFO.id, saved)
     }
 }
 
@@ -103,13 +92,6 @@ struct Stream {
 }
 
 impl Stream {
-    fn turn_started(&mut self, out: &mut Vec<Step>) {
-        if !self.working {
-            self.working = true;
-            wire::emit(out, Activity::TurnStarted);
-        }
-    }
-
     fn tool_started(&mut self, data: &Json<'_>, out: &mut Vec<Step>) {
         let (id, name) = (wire::text(data, "toolCallId").to_owned(), wire::text(data, "toolName").to_owned());
         let input = data.get("arguments").map(Json::to_value).unwrap_or_default();
@@ -150,7 +132,7 @@ impl Stream {
             let model = (!model.is_empty()).then_some(model);
             wire::emit(out, Activity::Session { id: id.to_owned(), model });
         }
-        self.turn_started(out);
+        wire::turn_started(out, &mut self.working);
         self.working = false;
         let aborted = std::mem::take(&mut self.aborted);
         let is_error = aborted || event.get("exitCode").and_then(Json::as_i64) != Some(0);
@@ -160,39 +142,25 @@ impl Stream {
             let words = if aborted { "the turn was aborted" } else { "the turn failed" };
             words.clone_into(&mut error);
         }
-        wire::emit(
-            out,
-            Activity::TurnEnded(TurnEnd {
-                text: if is_error { String::new() } else { text },
-                is_error,
-                error: if is_error { error } else { String::new() },
-                denied: std::mem::take(&mut self.denied),
-                ..TurnEnd::default()
-            }),
-        );
+        let denied = std::mem::take(&mut self.denied);
+        let end = TurnEnd { denied, ..TurnEnd::of(text, is_error.then_some(error)) };
+        wire::emit(out, Activity::TurnEnded(end));
     }
 }
 
 impl Conversation for Stream {
-    fn save(&self) -> String {
-        saved::save(self)
-    }
-
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         let data = event.get("data").unwrap_or(&Json::Null);
         match wire::text(&event, "type") {
             "" => wire::noise(line, out),
             "session.tools_updated" => wire::name(data, "model").clone_into(&mut self.model),
-            "user.message" | "assistant.turn_start" => self.turn_started(out),
-            "assistant.reasoning" if !wire::text(data, "content").is_empty() => {
-                wire::emit(out, Activity::Thinking { text: wire::text(data, "content").to_owned() });
-            }
+            "user.message" | "assistant.turn_start" => wire::turn_started(out, &mut self.working),
+            "assistant.reasoning" => wire::think(out, wire::text(data, "content")),
             "assistant.message" => {
                 let words = wire::text(data, "content");
                 if !words.is_empty() {
-                    wire::remember(&mut self.last_text, words);
-                    wire::say(out, words);
+                    wire::answer(out, &mut self.last_text, words);
                 }
             }
             "tool.execution_start" => self.tool_started(data, out),

@@ -13,11 +13,12 @@ use super::shares::{Figure, Shares};
 use super::terminal::Reads;
 use super::wire::{self, Joiner};
 use super::{
-    Activity, Capabilities, Conversation, Info, Launch, LaunchRequest, Model, Permission, Program, Provider,
-    Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TurnEnd, Usage, outside, saved,
+    Activity, Args, Capabilities, Conversation, Env, Info, Launch, LaunchRequest, Model, Once, Permission,
+    Program, Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TurnEnd, Usage, outside,
+    saved,
 };
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Gemini CLI.
 pub struct Gemini;
@@ -60,7 +61,6 @@ static INFO: Info = Info {
         model("gemini-3.5-flash-lite", "Gemini 3.5 Flash-Lite", Tier::Light),
         model("gemini-3.1-pro-preview", "Gemini 3.1 Pro", Tier::Heavy),
     ],
-    any_model: true,
     capabilities: Capabilities { resume: true, live_input: false, hooks: true, mcp: true, headless: true },
     ..Info::PLAIN
 };
@@ -71,12 +71,12 @@ impl Provider for Gemini {
     }
 
     /// `~/.gemini/tmp/PROJECT/chats/session-TIME-ID.jsonl`, of the id its first eight digits.
-    fn record(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+    fn record(&self, session: &str, env: Env<'_>) -> Option<RecordPlace> {
         record_place(session, env)
     }
 
     /// Its folder for a project has a name of the program's own choice, and notes the project beside it.
-    fn kept_sessions(&self, _project: &Path, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<outside::Kept> {
+    fn kept_sessions(&self, _project: &Path, env: Env<'_>) -> Option<outside::Kept> {
         let home = env("GEMINI_CLI_HOME").or_else(|| env("HOME"))?;
         Some(outside::Kept::Files(outside::Files {
             root: home.join(".gemini/tmp"),
@@ -99,22 +99,17 @@ impl Provider for Gemini {
             (Purpose::Work, Permission::Auto) => "auto_edit",
             (Purpose::Work, Permission::Full) => "yolo",
         };
-        let mut args: Vec<String> =
-            ["--output-format", "stream-json", "--skip-trust", "--approval-mode", mode]
-                .map(str::to_owned)
-                .into();
-        if let Some(model) = &request.model {
-            args.extend(["-m".to_owned(), model.clone()]);
-        }
+        let mut args = Args::of(&["--output-format", "stream-json", "--skip-trust", "--approval-mode", mode]);
+        args.model("-m", request);
         match &request.session {
             SessionStart::Fresh => {}
             // Its figures are of the run alone: what was counted before does not come again.
-            SessionStart::Resume { id, .. } => args.extend(["--resume".to_owned(), id.clone()]),
+            SessionStart::Resume { id, .. } => args.add(&["--resume", id]),
             SessionStart::Fork { .. } => return Err("gemini cannot copy a session for a question".to_owned()),
         }
         let long = request.prompt.len() > wire::ARGUMENT_LIMIT_BYTES;
         if !long {
-            args.push(format!("--prompt={}", request.prompt));
+            args.add(&[&format!("--prompt={}", request.prompt)]);
         }
         let prompt = long.then(|| request.prompt.clone());
         let mut launch = Launch::once("gemini", args, prompt, Stream::default());
@@ -123,7 +118,7 @@ impl Provider for Gemini {
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
-        Launch::restore_once::<Stream>(INFO.id, saved)
+        saved::restore::<Once<Stream>>(INFO.id, saved)
     }
 }
 
@@ -148,7 +143,7 @@ pub(super) fn stays() -> (String, String) {
 }
 
 /// Where a session's record is. Of an id in another form there is none.
-pub(super) fn record_place(session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+pub(super) fn record_place(session: &str, env: Env<'_>) -> Option<RecordPlace> {
     let home = env("GEMINI_CLI_HOME").or_else(|| env("HOME"))?;
     let short = session.get(..8).filter(|short| short.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
     Some(RecordPlace { root: home.join(".gemini/tmp"), depth: 2, suffix: format!("-{short}.jsonl") })
@@ -165,13 +160,8 @@ pub(super) fn recorded_context(line: &str) -> Option<u64> {
 impl Stream {
     fn flush(&mut self, out: &mut Vec<Step>) {
         if let Some(text) = self.words.take() {
-            self.said(&text, out);
+            wire::answer(out, &mut self.last_text, &text);
         }
-    }
-
-    fn said(&mut self, text: &str, out: &mut Vec<Step>) {
-        wire::say(out, text);
-        wire::remember(&mut self.last_text, text);
     }
 
     fn message(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
@@ -182,11 +172,11 @@ impl Stream {
         }
         if event.get("delta").and_then(Json::as_bool).unwrap_or(false) {
             if let Some(text) = self.words.push(content) {
-                self.said(&text, out);
+                wire::answer(out, &mut self.last_text, &text);
             }
         } else {
             self.flush(out);
-            self.said(content, out);
+            wire::answer(out, &mut self.last_text, content);
         }
     }
 
@@ -205,7 +195,7 @@ impl Stream {
 
     fn result(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let stats = event.get("stats").unwrap_or(&Json::Null);
-        let delta = tokens(stats).minus(Tokens::default());
+        let delta = tokens(stats, OF_RUN).minus(Tokens::default());
         // Without the record about the last call: each tool led to one more.
         let calls = wire::count(stats, "tool_calls").saturating_add(1);
         let about = wire::count(stats, "input_tokens").checked_div(calls);
@@ -217,31 +207,17 @@ impl Stream {
         }
         wire::usage(out, usage);
         let is_error = wire::text(event, "status") != "success";
-        let message = event.get("error").map_or("", |error| wire::text(error, "message"));
-        let message = if message.is_empty() { "the turn failed" } else { message };
-        let text = std::mem::take(&mut self.last_text);
-        if is_error {
-            super::limit::told(out, None, message, "");
-        }
-        wire::emit(
-            out,
-            Activity::TurnEnded(TurnEnd {
-                text: if is_error { String::new() } else { text },
-                is_error,
-                error: if is_error { wire::cut(message, wire::NOISE_LIMIT_BYTES) } else { String::new() },
-                duration_ms: wire::count_if_any(stats, "duration_ms"),
-                denied: std::mem::take(&mut self.denied),
-                ..TurnEnd::default()
-            }),
-        );
+        let failure = is_error.then(|| wire::failure(out, event));
+        let end = TurnEnd {
+            duration_ms: wire::count_if_any(stats, "duration_ms"),
+            denied: std::mem::take(&mut self.denied),
+            ..TurnEnd::of(std::mem::take(&mut self.last_text), failure)
+        };
+        wire::emit(out, Activity::TurnEnded(end));
     }
 }
 
 impl Conversation for Stream {
-    fn save(&self) -> String {
-        saved::save(self)
-    }
-
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         let kind = wire::text(&event, "type");
@@ -260,7 +236,10 @@ impl Conversation for Stream {
                 wire::emit(out, Activity::TurnStarted);
             }
             "message" => self.message(&event, out),
-            "tool_use" => tool_started(&event, out),
+            "tool_use" => {
+                let (id, name) = (wire::text(&event, "tool_id"), wire::text(&event, "tool_name"));
+                tool_started(id, name, event.get("parameters"), out);
+            }
             "tool_result" => self.tool_result(&event, out),
             "error" => wire::trouble(out, wire::text(&event, "message")),
             "result" => self.result(&event, out),
@@ -287,43 +266,25 @@ impl Conversation for Stream {
     }
 }
 
-fn tool_started(event: &Json<'_>, out: &mut Vec<Step>) {
-    let name = wire::text(event, "tool_name").to_owned();
-    let input = event.get("parameters").map(Json::to_value).unwrap_or_default();
-    let writes = matches!(name.as_str(), "write_file" | "replace" | "edit");
+fn tool_started(id: &str, name: &str, input: Option<&Json<'_>>, out: &mut Vec<Step>) {
+    let input = input.map(Json::to_value).unwrap_or_default();
+    let writes = matches!(name, "write_file" | "replace" | "edit");
     let path = if writes || name == "read_file" { wire::path_in(&input) } else { None };
-    let id = wire::text(event, "tool_id").to_owned();
+    let (id, name) = (id.to_owned(), name.to_owned());
     wire::emit(out, Activity::ToolStarted { id, name, input, path, writes });
 }
 
 /// A call in the record, which stands there when it is over.
 fn tool_called(call: &Json<'_>, out: &mut Vec<Step>) {
-    let name = wire::text(call, "name").to_owned();
-    let input = call.get("args").map(Json::to_value).unwrap_or_default();
-    let writes = matches!(name.as_str(), "write_file" | "replace" | "edit");
-    let path = if writes || name == "read_file" { wire::path_in(&input) } else { None };
-    let id = wire::text(call, "id").to_owned();
-    wire::emit(out, Activity::ToolStarted { id: id.clone(), name, input, path, writes });
+    let id = wire::text(call, "id");
+    tool_started(id, wire::text(call, "name"), call.get("args"), out);
     let answers = wire::items(call, "result").iter().filter_map(|part| part.get("functionResponse"));
     let words = answers.filter_map(|answer| answer.get("response"));
     let words = words.map(|response| ["output", "error"].map(|key| wire::text(response, key)).concat());
     let output = words.collect::<Vec<_>>().join("\n");
-    wire::tool_ended(out, &id, wire::text(call, "status") != "success", &output);
+    wire::tool_ended(out, id, wire::text(call, "status") != "success", &output);
 }
 
-/// Of one call in the record; thinking stands beside the output.
-fn recorded_tokens(figures: &Json<'_>) -> Tokens {
-    let (all_input, cache_read) = (wire::count(figures, "input"), wire::count(figures, "cached"));
-    let output = wire::count(figures, "output");
-    Tokens {
-        input: all_input.saturating_sub(cache_read),
-        output: wire::count(figures, "total").saturating_sub(all_input).max(output),
-        cache_read: cache_read.min(all_input),
-        cache_creation: 0,
-    }
-}
-
-/// Cached input stands inside the input here; thinking stands only in the total.
 /// Of a run's `stats`, what other models than the session's have used. Where that is chosen anew for each
 /// call, the rest goes by the name of the one that was used most.
 fn by_model(model: &str, stats: &Json<'_>, usage: &mut Usage) -> Vec<Usage> {
@@ -331,7 +292,7 @@ fn by_model(model: &str, stats: &Json<'_>, usage: &mut Usage) -> Vec<Usage> {
     let told = told.into_iter().filter(|(name, _)| name.len() <= wire::NAME_LIMIT_BYTES);
     let figure = |(name, stats): (&str, &Json<'_>)| Figure {
         name: name.to_owned(),
-        total: tokens(stats),
+        total: tokens(stats, OF_RUN),
         ..Figure::default()
     };
     let figures: Vec<Figure> = told.map(figure).collect();
@@ -342,12 +303,17 @@ fn by_model(model: &str, stats: &Json<'_>, usage: &mut Usage) -> Vec<Usage> {
     Shares::default().part(model, &figures, false, usage)
 }
 
-fn tokens(stats: &Json<'_>) -> Tokens {
-    let (all_input, cache_read) = (wire::count(stats, "input_tokens"), wire::count(stats, "cached"));
-    let output = wire::count(stats, "output_tokens");
+/// What the figures of a run are called: input, of it cached, output, and the total.
+const OF_RUN: [&str; 4] = ["input_tokens", "cached", "output_tokens", "total_tokens"];
+/// And those of one call in the record.
+const OF_CALL: [&str; 4] = ["input", "cached", "output", "total"];
+
+/// Cached input stands inside the input here; thinking stands only in the total.
+fn tokens(figures: &Json<'_>, names: [&str; 4]) -> Tokens {
+    let [all_input, cache_read, output, total] = names.map(|name| wire::count(figures, name));
     Tokens {
         input: all_input.saturating_sub(cache_read),
-        output: wire::count(stats, "total_tokens").saturating_sub(all_input).max(output),
+        output: total.saturating_sub(all_input).max(output),
         cache_read: cache_read.min(all_input),
         cache_creation: 0,
     }

@@ -1,8 +1,7 @@
 //! What to run for an agent.
 
 use super::environment::Extra;
-use super::{Conversation, Step, Tokens, saved};
-use serde::de::DeserializeOwned;
+use super::{Conversation, Step, Tokens};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -174,47 +173,68 @@ pub struct Launch {
     pub conversation: Box<dyn Conversation>,
 }
 
+/// The arguments of a command line, one word after the other.
+pub(super) struct Args(pub(super) Vec<String>);
+
+impl Args {
+    /// What the line begins with.
+    pub(super) fn of(words: &[&str]) -> Self {
+        Self(words.iter().map(|word| (*word).to_owned()).collect())
+    }
+
+    /// Adds these words.
+    pub(super) fn add(&mut self, words: &[&str]) {
+        self.0.extend(Self::of(words).0);
+    }
+
+    /// Adds the model behind this option, where one is asked for.
+    pub(super) fn model(&mut self, option: &str, request: &LaunchRequest) {
+        if let Some(model) = &request.model {
+            self.add(&[option, model]);
+        }
+    }
+
+    /// Adds the effort behind this option: the program's words for low, high and the most. Medium is what it
+    /// does by itself.
+    pub(super) fn effort(&mut self, option: &str, [low, high, max]: [&str; 3], request: &LaunchRequest) {
+        match request.effort {
+            Effort::Low => self.add(&[option, low]),
+            Effort::Medium => {}
+            Effort::High => self.add(&[option, high]),
+            Effort::Max => self.add(&[option, max]),
+        }
+    }
+}
+
 impl Launch {
     /// A run of one turn by the program of this name: what is to go to standard input is written at once, and
     /// the input is then closed. Without a prompt there it is `/dev/null`.
     pub(super) fn once(
         program: &str,
-        args: Vec<String>,
+        args: Args,
         prompt: Option<String>,
         stream: impl Conversation + Serialize + 'static,
     ) -> Self {
         Self {
             program: LaunchProgram::Named(program.to_owned()),
-            args,
+            args: args.0,
             env: Vec::new(),
             stdin: prompt.is_some(),
             conversation: Box::new(Once { prompt, stream }),
         }
     }
-
-    /// The conversation of such a run, see [`super::Provider::restore`].
-    pub(super) fn restore_once<S>(provider: &str, saved: &str) -> Result<Box<dyn Conversation>, String>
-    where
-        S: Conversation + Serialize + DeserializeOwned + 'static,
-    {
-        saved::restore::<Once<S>>(provider, saved)
-    }
 }
 
-/// A conversation in which nothing is said after the prompt.
+/// The conversation of such a run, in which nothing is said after the prompt.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Once<S> {
+pub(super) struct Once<S> {
     /// Until it is written.
     prompt: Option<String>,
     stream: S,
 }
 
 impl<S: Conversation + Serialize> Conversation for Once<S> {
-    fn save(&self) -> String {
-        saved::save(self)
-    }
-
     fn open(&mut self, out: &mut Vec<Step>) {
         self.stream.open(out);
         if let Some(prompt) = self.prompt.take() {

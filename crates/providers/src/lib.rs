@@ -43,9 +43,10 @@ pub use cut::Cut;
 pub use launch::{
     Effort, Home, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, Room, SessionStart,
 };
-pub use saved::SAVED_LIMIT_BYTES;
+pub use saved::{SAVED_LIMIT_BYTES, Save};
 pub use terminal::AtTerminal;
 
+use launch::{Args, Once};
 use std::path::{Path, PathBuf};
 use svc_base::time::Time;
 
@@ -203,6 +204,9 @@ impl Info {
     };
 }
 
+/// The environment of a program: a variable's value, by its name, as a path; `None` where it is not set.
+pub type Env<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
+
 /// One coding-agent program.
 pub trait Provider: Sync {
     /// Its fixed facts.
@@ -213,7 +217,7 @@ pub trait Provider: Sync {
     /// Errors: a sentence when the request asks for something this provider cannot do.
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String>;
 
-    /// The conversation that [`Conversation::save`] has written down, to be gone on with: its program runs
+    /// The conversation that [`Save::save`] has written down, to be gone on with: its program runs
     /// on, and what was said so far is not said again.
     ///
     /// Errors: a sentence when this is above [`SAVED_LIMIT_BYTES`], or is not what this version saves of a
@@ -231,7 +235,7 @@ pub trait Provider: Sync {
 
     /// Where the program keeps the record of this session that tells what was said at its screen; `env` is
     /// its environment.
-    fn session_file(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+    fn session_file(&self, session: &str, env: Env<'_>) -> Option<RecordPlace> {
         self.record(session, env)
     }
 
@@ -261,20 +265,14 @@ pub trait Provider: Sync {
     }
 
     /// Where the program keeps the sessions that people have in this project; `env` is its environment.
-    fn kept_sessions(&self, project: &Path, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<outside::Kept> {
+    fn kept_sessions(&self, project: &Path, env: Env<'_>) -> Option<outside::Kept> {
         let _ = (project, env);
         None
     }
 
     /// What of this session goes along when its agent goes on in `folder` of another machine, below `project`
     /// there; `env` is its environment there. The same where it comes from.
-    fn carried(
-        &self,
-        session: &str,
-        project: &Path,
-        folder: &Path,
-        env: &dyn Fn(&str) -> Option<PathBuf>,
-    ) -> Carried {
+    fn carried(&self, session: &str, project: &Path, folder: &Path, env: Env<'_>) -> Carried {
         let _ = (session, project, folder, env);
         Carried::Stays("svc does not know how its program finds a session that was brought to it")
     }
@@ -286,7 +284,7 @@ pub trait Provider: Sync {
 
     /// Where the program keeps a record of this session beside its stream, if it tells there what its stream
     /// does not; `env` is its environment. What is read there goes to [`Conversation::record`].
-    fn record(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+    fn record(&self, session: &str, env: Env<'_>) -> Option<RecordPlace> {
         let _ = (session, env);
         None
     }
@@ -335,15 +333,7 @@ impl Ruling {
 
 /// The protocol of one run, without I/O. Called from one thread at a time. The same inputs in the same order
 /// make the same steps, see `saved.rs`.
-pub trait Conversation: Send {
-    /// Its whole state as JSON, at most [`SAVED_LIMIT_BYTES`], from which [`Provider::restore`] of the same
-    /// provider makes one that goes on just as this one would. The same state gives the same text.
-    ///
-    /// No key or token of a person is in it: a conversation is never told one. What people and models have
-    /// said may be: a prompt or a message not yet written, the last words of a turn, the arguments of a tool
-    /// that waits for a decision. So the text goes to its owner's eyes alone (mode 0600).
-    fn save(&self) -> String;
-
+pub trait Conversation: Save + Send {
     /// The process has started.
     fn open(&mut self, out: &mut Vec<Step>) {
         let _ = out;

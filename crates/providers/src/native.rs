@@ -3,7 +3,8 @@
 //! Out of the program: one [`Activity`] per line, as JSON. Into it: first `{"type":"prompt","text":"..."}`,
 //! then any number of `{"type":"say","text":"..."}`. When its standard input is closed it ends.
 
-use super::{Activity, Conversation, SessionStart, Step, Tokens, saved};
+use super::script::PROJECT_DIR_VARIABLE;
+use super::{Activity, Args, Conversation, Launch, LaunchProgram, LaunchRequest, SessionStart, Step, Tokens};
 use serde::{Deserialize, Serialize};
 
 /// A line that is not of the protocol is shown up to this many bytes.
@@ -61,6 +62,18 @@ impl Native {
         Self { prompt: Some(prompt.to_owned()), counted }
     }
 
+    /// A run of a built-in agent, which is told where the project is.
+    pub(super) fn launch(args: Args, request: &LaunchRequest) -> Launch {
+        let project = request.project_dir.to_string_lossy().into_owned();
+        Launch {
+            program: LaunchProgram::Itself,
+            args: args.0,
+            env: vec![(PROJECT_DIR_VARIABLE.to_owned(), project)],
+            stdin: true,
+            conversation: Box::new(Self::new(&request.prompt, &request.session)),
+        }
+    }
+
     /// The delta is ours to compute wherever the program tells a cumulative figure: the same line twice
     /// then counts once.
     fn count(&mut self, mut activity: Activity) -> Activity {
@@ -75,10 +88,6 @@ impl Native {
 }
 
 impl Conversation for Native {
-    fn save(&self) -> String {
-        saved::save(self)
-    }
-
     fn open(&mut self, out: &mut Vec<Step>) {
         if let Some(text) = self.prompt.take() {
             out.push(Step::Write(Input::Prompt { text }.to_line()));

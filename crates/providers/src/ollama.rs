@@ -5,11 +5,11 @@ use super::login::{LoginFacts, Source};
 use super::native::Native;
 use super::wire::check_names;
 use super::{
-    Capabilities, Carried, Conversation, Cut, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
-    Permission, Program, Provider, Purpose, SessionStart, Tier, Tokens, carried, saved,
+    Args, Capabilities, Carried, Conversation, Cut, Env, Info, Launch, LaunchRequest, Model, Permission,
+    Program, Provider, Purpose, SessionStart, Tier, Tokens, carried, saved,
 };
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use svc_base::time::Time;
 
 /// The hidden sub-command that is the agent.
@@ -44,11 +44,9 @@ static INFO: Info = Info {
     program: Program::Itself,
     auth_type: "none",
     env_key: KEY_VARIABLE,
-    install_command: "",
     pass_env: &[URL_VARIABLE, KEY_VARIABLE, HOST_VARIABLE],
     login: LoginFacts { command: "ollama serve", source: Source::Endpoint },
     models: MODELS,
-    any_model: true,
     capabilities: Capabilities { resume: true, live_input: true, hooks: false, mcp: false, headless: true },
     ..Info::PLAIN
 };
@@ -64,41 +62,30 @@ impl Provider for Ollama {
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
         check_names(request)?;
-        let mut args = vec![SUB_COMMAND.to_owned()];
-        let mut add = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
+        let mut args = Args::of(&[SUB_COMMAND]);
         let model = request.model.as_deref().unwrap_or(MODELS[0].id);
         let (model, context) = split_model(model)?;
-        add("--model", model);
+        args.add(&["--model", model]);
         if let Some(context) = context {
-            add("--context", &context.to_string());
+            args.add(&["--context", &context.to_string()]);
         }
-        match request.effort {
-            // The endpoint's default; models that cannot think refuse any word about it.
-            Effort::Medium => {}
-            Effort::Low => add("--effort", "low"),
-            Effort::High | Effort::Max => add("--effort", "high"),
-        }
+        // Medium is the endpoint's default: models that cannot think refuse any word about it.
+        args.effort("--effort", ["low", "high", "high"], request);
         match &request.session {
             SessionStart::Fresh => {}
             SessionStart::Resume { id, counted } => {
-                add("--resume", id);
-                add("--counted", &serde_json::to_string(counted).map_err(|error| error.to_string())?);
+                let counted = serde_json::to_string(counted).map_err(|error| error.to_string())?;
+                args.add(&["--resume", id, "--counted", &counted]);
             }
-            SessionStart::Fork { id, .. } => add("--fork", id),
+            SessionStart::Fork { id, .. } => args.add(&["--fork", id]),
         }
         if request.permission == Permission::Full {
-            args.push("--full".to_owned());
+            args.add(&["--full"]);
         }
         if request.purpose == Purpose::Query {
-            args.push("--query".to_owned());
+            args.add(&["--query"]);
         }
-        Ok(Launch {
-            program: LaunchProgram::Itself,
-            args,
-            env: vec![(PROJECT_DIR_VARIABLE.to_owned(), request.project_dir.to_string_lossy().into_owned())],
-            stdin: true,
-            conversation: Box::new(Native::new(&request.prompt, &request.session)),
-        })
+        Ok(Native::launch(args, request))
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
@@ -109,13 +96,7 @@ impl Provider for Ollama {
         true
     }
 
-    fn carried(
-        &self,
-        session: &str,
-        project: &Path,
-        _folder: &Path,
-        _env: &dyn Fn(&str) -> Option<PathBuf>,
-    ) -> Carried {
+    fn carried(&self, session: &str, project: &Path, _folder: &Path, _env: Env<'_>) -> Carried {
         if !carried::is_name(session) {
             return Carried::Stays("its session has no name that a file could have");
         }
@@ -160,6 +141,7 @@ fn split_model(model: &str) -> Result<(&str, Option<u64>), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Effort;
 
     fn request(model: Option<&str>) -> LaunchRequest {
         LaunchRequest {

@@ -9,11 +9,11 @@ use super::login::{self, LoginFacts, Source, StateFile};
 use super::terminal::{self, AtTerminal, Reads};
 use super::wire;
 use super::{
-    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Model, Permission, Program,
-    Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage, outside, saved,
+    Activity, Args, Capabilities, Conversation, Env, Info, Launch, LaunchRequest, Model, Once, Permission,
+    Program, Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage, outside, saved,
 };
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use svc_base::time::Time;
 
 /// opencode.
@@ -60,7 +60,6 @@ static INFO: Info = Info {
         model("anthropic/claude-haiku-5-5", "Claude Haiku 5.5", Tier::Light),
         model("anthropic/claude-opus-5-5", "Claude Opus 5.5", Tier::Heavy),
     ],
-    any_model: true,
     capabilities: Capabilities { resume: true, live_input: false, hooks: false, mcp: true, headless: true },
     ..Info::PLAIN
 };
@@ -76,34 +75,24 @@ impl Provider for OpenCode {
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
         wire::check_names(request)?;
-        let mut args: Vec<String> =
-            ["run", "--format", "json", "--print-logs", "--log-level", "ERROR"].map(str::to_owned).into();
-        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
+        let mut args = Args::of(&["run", "--format", "json", "--print-logs", "--log-level", "ERROR"]);
         match (request.purpose, request.permission) {
             // Its built-in agent that may not edit.
-            (Purpose::Query, _) => add(&["--agent", "plan"]),
+            (Purpose::Query, _) => args.add(&["--agent", "plan"]),
             // Without a flag it refuses what its configuration wants asked.
             (Purpose::Work, Permission::Auto) => {}
-            (Purpose::Work, Permission::Full) => add(&["--auto"]),
+            (Purpose::Work, Permission::Full) => args.add(&["--auto"]),
         }
-        if let Some(model) = &request.model {
-            add(&["--model", model]);
-        }
+        args.model("--model", request);
         // Which variants there are depends on the model; one that it lacks changes nothing.
-        match request.effort {
-            Effort::Low => add(&["--variant", "low"]),
-            Effort::Medium => {}
-            Effort::High => add(&["--variant", "high"]),
-            Effort::Max => add(&["--variant", "max"]),
-        }
+        args.effort("--variant", ["low", "high", "max"], request);
         match &request.session {
             SessionStart::Fresh => {}
             // Its figures are of the step alone: what was counted before does not come again.
-            SessionStart::Resume { id, .. } => add(&["--session", id]),
-            SessionStart::Fork { id, .. } => add(&["--session", id, "--fork"]),
+            SessionStart::Resume { id, .. } => args.add(&["--session", id]),
+            SessionStart::Fork { id, .. } => args.add(&["--session", id, "--fork"]),
         }
-        let prompt = request.prompt.clone();
-        Ok(Launch::once("opencode", args, Some(prompt), Stream::default()))
+        Ok(Launch::once("opencode", args, Some(request.prompt.clone()), Stream::default()))
     }
 
     fn at_terminal(&self, request: &LaunchRequest, since: u64) -> Result<AtTerminal, String> {
@@ -111,18 +100,16 @@ impl Provider for OpenCode {
         if !is_id(session) {
             return Err(format!("{session:?} is no session of opencode"));
         }
-        let mut args: Vec<String> = Vec::new();
-        if let Some(model) = &request.model {
-            args.extend(["--model".to_owned(), model.clone()]);
-        }
-        args.extend(["--session".to_owned(), session.to_owned()]);
+        let mut args = Args::of(&[]);
+        args.model("--model", request);
+        args.add(&["--session", session]);
         let mut screen = AtTerminal::of(self, args, session, Reads::OpenCode(Told::default()));
         // Its record is a database, which it reads itself.
         screen.last = said_since(session, since);
         Ok(screen)
     }
 
-    fn kept_sessions(&self, project: &Path, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<outside::Kept> {
+    fn kept_sessions(&self, project: &Path, env: Env<'_>) -> Option<outside::Kept> {
         let data = env("XDG_DATA_HOME").or_else(|| Some(env("HOME")?.join(".local/share")))?;
         let project = project.to_str()?.replace('\'', "''");
         Some(outside::Kept::Told {
@@ -138,7 +125,7 @@ impl Provider for OpenCode {
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
-        Launch::restore_once::<Stream>(INFO.id, saved)
+        saved::restore::<Once<Stream>>(INFO.id, saved)
     }
 }
 
@@ -219,14 +206,7 @@ impl Stream {
     fn step_started(&mut self, out: &mut Vec<Step>) {
         self.in_step = true;
         self.steps = self.steps.saturating_add(1);
-        self.turn_started(out);
-    }
-
-    fn turn_started(&mut self, out: &mut Vec<Step>) {
-        if !self.started {
-            self.started = true;
-            wire::emit(out, Activity::TurnStarted);
-        }
+        wire::turn_started(out, &mut self.started);
     }
 
     fn step_finished(&mut self, part: &Json<'_>, out: &mut Vec<Step>) {
@@ -279,7 +259,7 @@ impl Stream {
     }
 
     fn failed(&mut self, error: &Json<'_>, out: &mut Vec<Step>) {
-        self.turn_started(out);
+        wire::turn_started(out, &mut self.started);
         let message = error.get("data").map_or("", |data| wire::text(data, "message"));
         let message = if message.is_empty() { wire::text(error, "name") } else { message };
         let message = if message.is_empty() { "the turn failed" } else { message };
@@ -301,28 +281,18 @@ impl Stream {
         if self.in_step && self.error.is_empty() {
             "the model's stream was cut short".clone_into(&mut self.error);
         }
-        let is_error = !self.error.is_empty();
-        let text = std::mem::take(&mut self.last_text);
-        wire::emit(
-            out,
-            Activity::TurnEnded(TurnEnd {
-                text: if is_error { String::new() } else { text },
-                is_error,
-                error: std::mem::take(&mut self.error),
-                turns: Some(self.steps),
-                duration_ms: None,
-                cost_usd: self.cost_usd,
-                denied: std::mem::take(&mut self.denied),
-            }),
-        );
+        let failure = Some(std::mem::take(&mut self.error)).filter(|error| !error.is_empty());
+        let end = TurnEnd {
+            turns: Some(self.steps),
+            cost_usd: self.cost_usd,
+            denied: std::mem::take(&mut self.denied),
+            ..TurnEnd::of(std::mem::take(&mut self.last_text), failure)
+        };
+        wire::emit(out, Activity::TurnEnded(end));
     }
 }
 
 impl Conversation for Stream {
-    fn save(&self) -> String {
-        saved::save(self)
-    }
-
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         let id = wire::name(&event, "sessionID");
@@ -334,14 +304,8 @@ impl Conversation for Stream {
         match wire::text(&event, "type") {
             "" => wire::noise(line, out),
             "step_start" => self.step_started(out),
-            "text" => {
-                let text = wire::text(part, "text");
-                wire::remember(&mut self.last_text, text);
-                wire::say(out, text);
-            }
-            "reasoning" if !wire::text(part, "text").is_empty() => {
-                wire::emit(out, Activity::Thinking { text: wire::text(part, "text").to_owned() });
-            }
+            "text" => wire::answer(out, &mut self.last_text, wire::text(part, "text")),
+            "reasoning" => wire::think(out, wire::text(part, "text")),
             "tool_use" => self.tool(part, out),
             "step_finish" => self.step_finished(part, out),
             "error" => self.failed(event.get("error").unwrap_or(&Json::Null), out),
@@ -387,17 +351,14 @@ impl Told {
                 self.turn.turn_ended(out);
                 self.turn = Stream::default();
                 terminal::said(out, text);
-                self.turn.turn_started(out);
+                wire::turn_started(out, &mut self.turn.started);
             }
             return;
         }
         match wire::text(part, "type") {
             "step-start" => self.turn.step_started(out),
-            "text" => {
-                wire::remember(&mut self.turn.last_text, text);
-                wire::say(out, text);
-            }
-            "reasoning" if !text.is_empty() => wire::emit(out, Activity::Thinking { text: text.to_owned() }),
+            "text" => wire::answer(out, &mut self.turn.last_text, text),
+            "reasoning" => wire::think(out, text),
             "tool" => self.turn.tool(part, out),
             "step-finish" => {
                 self.turn.step_finished(part, out);

@@ -5,13 +5,13 @@
 //! prompt comes on standard input, which is then closed: no prompt is taken for an option, however it
 //! begins, and none is too long (tried with qwen-code 0.24.4).
 
-use super::claude_code::{is_subagent, tool_results};
+use super::claude_code::{has_failed, is_subagent, tool_results, turn_end};
 use super::json::{Json, Look};
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Meter};
 use super::{
-    Activity, Capabilities, Conversation, Info, Launch, LaunchRequest, Permission, Program, Provider,
-    Purpose, SessionStart, Step, Tokens, TurnEnd, Usage, saved,
+    Activity, Args, Capabilities, Conversation, Info, Launch, LaunchRequest, Once, Permission, Program,
+    Provider, Purpose, SessionStart, Step, Tokens, Usage, saved,
 };
 use serde::{Deserialize, Serialize};
 
@@ -35,8 +35,6 @@ static INFO: Info = Info {
         command: "qwen",
         source: Source::File(StateFile { path: ".qwen/oauth_creds.json", read: login::qwen }),
     },
-    models: &[],
-    any_model: true,
     capabilities: Capabilities { resume: true, live_input: false, hooks: false, mcp: false, headless: true },
     ..Info::PLAIN
 };
@@ -52,28 +50,25 @@ impl Provider for Qwen {
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
         wire::check_names(request)?;
-        let mut args: Vec<String> = ["--output-format", "stream-json"].map(str::to_owned).into();
-        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
+        let mut args = Args::of(&["--output-format", "stream-json"]);
         match (request.purpose, request.permission) {
-            (Purpose::Query, _) => add(&["--approval-mode", "plan"]),
+            (Purpose::Query, _) => args.add(&["--approval-mode", "plan"]),
             // Its own mode of edits writes outside of the project, too: without the kernel's fence it reads.
             (Purpose::Work, Permission::Auto) if request.fence.is_none() => {
-                add(&["--approval-mode", "default"]);
+                args.add(&["--approval-mode", "default"]);
             }
-            (Purpose::Work, _) => add(&["--yolo"]),
+            (Purpose::Work, _) => args.add(&["--yolo"]),
         }
-        if let Some(model) = &request.model {
-            add(&["-m", model]);
-        }
+        args.model("-m", request);
         let counted = match &request.session {
             SessionStart::Fresh => Tokens::default(),
             SessionStart::Resume { id, counted } => {
-                add(&["--resume", id]);
+                args.add(&["--resume", id]);
                 *counted
             }
             // A copy goes on counting from the original's total.
             SessionStart::Fork { id, counted } => {
-                add(&["--resume", id, "--fork-session"]);
+                args.add(&["--resume", id, "--fork-session"]);
                 *counted
             }
         };
@@ -83,7 +78,7 @@ impl Provider for Qwen {
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
-        Launch::restore_once::<Stream>(INFO.id, saved)
+        saved::restore::<Once<Stream>>(INFO.id, saved)
     }
 }
 
@@ -97,13 +92,6 @@ struct Stream {
 }
 
 impl Stream {
-    fn turn_started(&mut self, out: &mut Vec<Step>) {
-        if !self.working {
-            self.working = true;
-            wire::emit(out, Activity::TurnStarted);
-        }
-    }
-
     fn system(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         match wire::text(event, "subtype") {
             "init" => {
@@ -113,7 +101,7 @@ impl Stream {
                     let model = (!model.is_empty()).then(|| model.to_owned());
                     wire::emit(out, Activity::Session { id: id.to_owned(), model });
                 }
-                self.turn_started(out);
+                wire::turn_started(out, &mut self.working);
             }
             "compact_boundary" => wire::emit(out, Activity::Compacted),
             _ => {}
@@ -126,9 +114,7 @@ impl Stream {
         for block in wire::items(message, "content") {
             match wire::text(block, "type") {
                 "text" if !by_subagent => wire::say(out, wire::text(block, "text")),
-                "thinking" if !by_subagent && !wire::text(block, "thinking").is_empty() => {
-                    wire::emit(out, Activity::Thinking { text: wire::text(block, "thinking").to_owned() });
-                }
+                "thinking" if !by_subagent => wire::think(out, wire::text(block, "thinking")),
                 "tool_use" => tool_started(block, out),
                 _ => {}
             }
@@ -146,42 +132,20 @@ impl Stream {
     }
 
     fn result(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
-        self.turn_started(out);
+        wire::turn_started(out, &mut self.working);
         // A turn that never reached the model says 0, also in a session with a total.
         let total = event.get("usage").map(tokens).filter(|total| *total != Tokens::default());
         if let Some(total) = total {
             let delta = self.meter.total(total);
             wire::usage(out, Usage { delta, session_total: Some(total), ..Usage::default() });
         }
-        let is_error = event.get("is_error").and_then(Json::as_bool).unwrap_or(false)
-            || !matches!(wire::text(event, "subtype"), "success" | "");
-        let message = event.get("error").map_or("", |error| wire::text(error, "message"));
-        let message = if message.is_empty() { "the turn failed" } else { message };
-        let denied = wire::items(event, "permission_denials").iter().take(wire::DENIED_MAX);
-        if is_error {
-            super::limit::told(out, None, message, "");
-        }
-        wire::emit(
-            out,
-            Activity::TurnEnded(TurnEnd {
-                text: if is_error { String::new() } else { wire::text(event, "result").to_owned() },
-                is_error,
-                error: if is_error { wire::cut(message, wire::NOISE_LIMIT_BYTES) } else { String::new() },
-                turns: wire::count_if_any(event, "num_turns"),
-                duration_ms: wire::count_if_any(event, "duration_ms"),
-                cost_usd: None,
-                denied: denied.map(|denial| wire::text(denial, "tool_name").to_owned()).collect(),
-            }),
-        );
+        let failure = has_failed(event).then(|| wire::failure(out, event));
+        wire::emit(out, Activity::TurnEnded(turn_end(event, failure)));
         self.working = false;
     }
 }
 
 impl Conversation for Stream {
-    fn save(&self) -> String {
-        saved::save(self)
-    }
-
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         match wire::text(&event, "type") {

@@ -19,12 +19,27 @@ pub const SAVED_LIMIT_BYTES: usize = 32 * 1024 * 1024;
 /// What is told of a text that is no saved conversation.
 const FAULT_LIMIT_BYTES: usize = 200;
 
-/// The whole state of a conversation.
-pub fn save(state: &impl Serialize) -> String {
-    serde_json::to_string(state).expect("texts, numbers and lists always have a JSON form")
+/// What can be written down whole.
+pub trait Save {
+    /// Its whole state as JSON, of a conversation at most [`SAVED_LIMIT_BYTES`], from which
+    /// [`Provider::restore`] of the same provider makes one that goes on just as this one would. The same
+    /// state gives the same text.
+    ///
+    /// No key or token of a person is in it: a conversation is never told one. What people and models have
+    /// said may be: a prompt or a message not yet written, the last words of a turn, the arguments of a tool
+    /// that waits for a decision. So the text goes to its owner's eyes alone (mode 0600).
+    ///
+    /// [`Provider::restore`]: super::Provider::restore
+    fn save(&self) -> String;
 }
 
-/// The conversation with this provider that [`save`] has written down.
+impl<C: Serialize> Save for C {
+    fn save(&self) -> String {
+        serde_json::to_string(self).expect("texts, numbers and lists always have a JSON form")
+    }
+}
+
+/// The conversation with this provider that [`Save::save`] has written down.
 ///
 /// Errors: it is too long, or no state of such a conversation.
 pub fn restore<C>(provider: &str, saved: &str) -> Result<Box<dyn Conversation>, String>

@@ -4,11 +4,11 @@
 use super::native::{self, Native};
 use super::terminal::{self, AtTerminal, Reads};
 use super::{
-    Capabilities, Carried, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Model, Program,
-    Provider, Purpose, RecordPlace, SessionStart, Step, Tier, saved,
+    Args, Capabilities, Carried, Conversation, Env, Info, Launch, LaunchRequest, Model, Program, Provider,
+    Purpose, RecordPlace, SessionStart, Step, Tier, saved,
 };
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The hidden sub-command that plays a scenario.
 pub const SUB_COMMAND: &str = "agent-script";
@@ -35,9 +35,6 @@ static INFO: Info = Info {
     name: "Rehearsal script",
     program: Program::Itself,
     auth_type: "none",
-    env_key: "",
-    install_command: "",
-    pass_env: &[],
     has_screen: true,
     scripted: true,
     models: &[
@@ -51,7 +48,6 @@ static INFO: Info = Info {
         scenario("limit", "Reaches a usage limit"),
         scenario("crash", "Crashes"),
     ],
-    any_model: true,
     capabilities: Capabilities { resume: true, live_input: true, hooks: false, mcp: false, headless: true },
     ..Info::PLAIN
 };
@@ -66,25 +62,17 @@ impl Provider for Script {
     }
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
-        let mut args = vec![SUB_COMMAND.to_owned()];
+        let mut args = Args::of(&[SUB_COMMAND]);
         if request.purpose == Purpose::Query {
-            args.push("--query".to_owned());
+            args.add(&["--query"]);
         }
         // A fork needs nothing of the other session: it gets an id of its own and leaves that one alone.
         if let SessionStart::Resume { id, counted } = &request.session {
             let counted = serde_json::to_string(counted).map_err(|error| error.to_string())?;
-            args.extend(["--resume".to_owned(), id.clone(), "--counted".to_owned(), counted]);
+            args.add(&["--resume", id, "--counted", &counted]);
         }
-        if let Some(model) = &request.model {
-            args.extend(["--model".to_owned(), model.clone()]);
-        }
-        Ok(Launch {
-            program: LaunchProgram::Itself,
-            args,
-            env: vec![(PROJECT_DIR_VARIABLE.to_owned(), request.project_dir.to_string_lossy().into_owned())],
-            stdin: true,
-            conversation: Box::new(Native::new(&request.prompt, &request.session)),
-        })
+        args.model("--model", request);
+        Ok(Native::launch(args, request))
     }
 
     fn at_terminal(&self, request: &LaunchRequest, _since: u64) -> Result<AtTerminal, String> {
@@ -93,26 +81,20 @@ impl Provider for Script {
             return Err(format!("{session:?} is no session of a rehearsal"));
         }
         let told = serde_json::to_string(&counted).map_err(|error| error.to_string())?;
-        let words = [SUB_COMMAND, TERMINAL_OPTION, "--resume", session, "--counted", &told];
+        let args = Args::of(&[SUB_COMMAND, TERMINAL_OPTION, "--resume", session, "--counted", &told]);
         let reads = Reads::Script(Told(Native::new("", &request.session)));
-        let mut screen = AtTerminal::of(self, words.map(str::to_owned).into(), session, reads);
+        let mut screen = AtTerminal::of(self, args, session, reads);
         let project = request.project_dir.to_string_lossy().into_owned();
         screen.launch.env.push((PROJECT_DIR_VARIABLE.to_owned(), project));
         Ok(screen)
     }
 
     /// What it is started with tells all.
-    fn carried(
-        &self,
-        _session: &str,
-        _project: &Path,
-        _folder: &Path,
-        _env: &dyn Fn(&str) -> Option<PathBuf>,
-    ) -> Carried {
+    fn carried(&self, _session: &str, _project: &Path, _folder: &Path, _env: Env<'_>) -> Carried {
         Carried::Nothing
     }
 
-    fn session_file(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+    fn session_file(&self, session: &str, env: Env<'_>) -> Option<RecordPlace> {
         let root = env(PROJECT_DIR_VARIABLE)?.join(SESSIONS);
         Some(RecordPlace { root, depth: 0, suffix: format!("/script-{session}.jsonl") })
     }
@@ -140,7 +122,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Effort, Permission, Tokens};
+    use crate::{Effort, LaunchProgram, Permission, Tokens};
 
     fn request(purpose: Purpose, session: SessionStart, model: Option<&str>) -> LaunchRequest {
         LaunchRequest {

@@ -4,7 +4,7 @@
 //! Between the daemon and the program stands `svc __terminal` (`crates/keeper`), whose lines these are.
 
 use super::json::{Json, Look};
-use super::{Activity, Conversation, Launch, LaunchProgram, Program, Provider, Ruling, SessionStart};
+use super::{Activity, Args, Conversation, Launch, LaunchProgram, Program, Provider, Ruling, SessionStart};
 use super::{LaunchRequest, Step, Tokens, claude_code, codex, gemini, opencode, saved, script, wire};
 use serde::{Deserialize, Serialize};
 
@@ -35,14 +35,14 @@ pub(super) fn session(request: &LaunchRequest) -> Result<(&str, Tokens), String>
 
 impl AtTerminal {
     /// One of the program of this name.
-    pub(super) fn of(provider: &dyn Provider, args: Vec<String>, session: &str, reads: Reads) -> Self {
+    pub(super) fn of(provider: &dyn Provider, args: Args, session: &str, reads: Reads) -> Self {
         let program = match provider.info().program {
             Program::OnPath(name, _) => LaunchProgram::Named(name.to_owned()),
             Program::Itself => LaunchProgram::Itself,
         };
         let conversation = Terminal { session: session.to_owned(), is_shown: false, reads };
         let conversation: Box<dyn Conversation> = Box::new(conversation);
-        let launch = Launch { program, args, env: Vec::new(), stdin: true, conversation };
+        let launch = Launch { program, args: args.0, env: Vec::new(), stdin: true, conversation };
         Self { launch, last: Vec::new() }
     }
 }
@@ -95,10 +95,6 @@ struct Terminal {
 }
 
 impl Conversation for Terminal {
-    fn save(&self) -> String {
-        saved::save(self)
-    }
-
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let own = wire::object(line).map(|line| wire::text(&line, "terminal").to_owned());
         match own.as_deref() {

@@ -1,6 +1,7 @@
 //! What all stream parsers share: reading JSON that may be nonsense, cutting, joining and counting.
 
 use super::json::{Json, Look};
+use super::limit;
 use super::native;
 use super::{Activity, LaunchRequest, SessionStart, Step, Tokens, TokensDelta, Usage};
 use serde::{Deserialize, Serialize};
@@ -76,11 +77,6 @@ pub fn cut(text: &str, limit: usize) -> String {
     native::cut(text, limit).to_owned()
 }
 
-/// Remembers the last words for the end of the turn, which repeats [`JOINED_TEXT_LIMIT_BYTES`] of them.
-pub fn remember(last_text: &mut String, text: &str) {
-    native::cut(text, JOINED_TEXT_LIMIT_BYTES).clone_into(last_text);
-}
-
 /// Remembers that a tool was refused, for the end of the turn.
 pub fn refused(denied: &mut Vec<String>, name: &str) {
     if denied.len() < DENIED_MAX {
@@ -112,6 +108,27 @@ pub fn say(out: &mut Vec<Step>, text: &str) {
     }
 }
 
+/// Adds words of the answer, unless there are none, and remembers them as the last ones for the end of the
+/// turn, which repeats [`JOINED_TEXT_LIMIT_BYTES`] of them.
+pub fn answer(out: &mut Vec<Step>, last_text: &mut String, text: &str) {
+    say(out, text);
+    native::cut(text, JOINED_TEXT_LIMIT_BYTES).clone_into(last_text);
+}
+
+/// Adds thinking, unless there is none.
+pub fn think(out: &mut Vec<Step>, text: &str) {
+    if !text.is_empty() {
+        emit(out, Activity::Thinking { text: text.to_owned() });
+    }
+}
+
+/// Adds the begin of a turn, unless one is under way.
+pub fn turn_started(out: &mut Vec<Step>, is_working: &mut bool) {
+    if !std::mem::replace(is_working, true) {
+        emit(out, Activity::TurnStarted);
+    }
+}
+
 /// Adds a trouble, unless it says nothing.
 pub fn trouble(out: &mut Vec<Step>, text: &str) {
     if !text.is_empty() {
@@ -126,6 +143,14 @@ pub fn usage(out: &mut Vec<Step>, usage: Usage) {
     }
 }
 
+/// Why a turn failed, as the `error` of an event tells it. The limit that it names, if any, is added.
+pub fn failure(out: &mut Vec<Step>, event: &Json<'_>) -> String {
+    let message = event.get("error").map_or("", |error| text(error, "message"));
+    let message = if message.is_empty() { "the turn failed" } else { message };
+    limit::told(out, None, message, "");
+    cut(message, NOISE_LIMIT_BYTES)
+}
+
 /// Adds the end of a tool call.
 pub fn tool_ended(out: &mut Vec<Step>, id: &str, error: bool, output: &str) {
     let output = cut(output, TOOL_OUTPUT_LIMIT_BYTES);
@@ -138,15 +163,20 @@ pub fn words(content: &impl Look) -> String {
     if let Some(text) = content.as_str() {
         return cut(text, TOOL_OUTPUT_LIMIT_BYTES);
     }
+    let blocks = content.as_array().unwrap_or(&[]).iter();
+    joined(blocks.map(|block| text(block.get("content").unwrap_or(block), "text")))
+}
+
+/// These words, each on a line of its own, without empty ones. At most [`TOOL_OUTPUT_LIMIT_BYTES`] and one of
+/// them.
+pub fn joined<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let mut all = String::new();
-    for block in content.as_array().unwrap_or(&[]) {
-        let block = block.get("content").unwrap_or(block);
-        let text = text(block, "text");
-        if !text.is_empty() && all.len() < TOOL_OUTPUT_LIMIT_BYTES {
+    for word in words.filter(|word| !word.is_empty()) {
+        if all.len() < TOOL_OUTPUT_LIMIT_BYTES {
             if !all.is_empty() {
                 all.push('\n');
             }
-            all.push_str(text);
+            all.push_str(word);
         }
     }
     all

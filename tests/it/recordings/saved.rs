@@ -7,7 +7,7 @@ use crate::support::dice::Dice;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use svc::providers::{
-    Activity, Conversation, Effort, LaunchRequest, Permission, Purpose, Ruling, SAVED_LIMIT_BYTES,
+    Activity, Conversation, Effort, LaunchRequest, Permission, Purpose, Ruling, SAVED_LIMIT_BYTES, Save,
     SessionStart, Step, Tokens, all, by_id,
 };
 
@@ -39,11 +39,13 @@ impl Relay {
     }
 }
 
-impl Conversation for Relay {
+impl Save for Relay {
     fn save(&self) -> String {
         self.conversation.save()
     }
+}
 
+impl Conversation for Relay {
     fn open(&mut self, out: &mut Vec<Step>) {
         self.hand_on();
         self.conversation.open(out);

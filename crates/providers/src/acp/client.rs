@@ -14,7 +14,7 @@ use super::{OUT_OF_REQUESTS, OUT_OF_TOKENS, PROTOCOL_VERSION, REFUSED};
 use crate::gemini;
 use crate::wire::{self, CostMeter, Joiner};
 use crate::{
-    Activity, Conversation, LaunchRequest, Purpose, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage, saved,
+    Activity, Conversation, LaunchRequest, Purpose, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -304,10 +304,7 @@ impl Client {
 
     fn said(&mut self, text: String, out: &mut Vec<Step>) {
         match self.words_are {
-            Words::Text => {
-                wire::say(out, &text);
-                wire::remember(&mut self.last_text, &text);
-            }
+            Words::Text => wire::answer(out, &mut self.last_text, &text),
             Words::Thinking => wire::emit(out, Activity::Thinking { text }),
         }
     }
@@ -432,10 +429,6 @@ impl Client {
 }
 
 impl Conversation for Client {
-    fn save(&self) -> String {
-        saved::save(self)
-    }
-
     fn open(&mut self, out: &mut Vec<Step>) {
         let params = json!({
             "protocolVersion": PROTOCOL_VERSION,

@@ -8,7 +8,7 @@ use crate::json::{Json, Look};
 use crate::limit::{self, Kind, Limit, Source};
 use crate::shares::{Figure, Shares};
 use crate::wire::{self, CostMeter, Meter};
-use crate::{Activity, Conversation, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage, saved, windows};
+use crate::{Activity, Conversation, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage, windows};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -94,13 +94,6 @@ impl Stream {
         self.questions.len() < QUESTIONS_MAX && waiting + input.get().len() <= QUESTIONS_LIMIT_BYTES
     }
 
-    fn turn_started(&mut self, out: &mut Vec<Step>) {
-        if !self.working {
-            self.working = true;
-            wire::emit(out, Activity::TurnStarted);
-        }
-    }
-
     fn system(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         match wire::text(event, "subtype") {
             "init" => self.init(event, out),
@@ -124,7 +117,7 @@ impl Stream {
             let model = (!model.is_empty()).then(|| model.to_owned());
             wire::emit(out, Activity::Session { id: id.to_owned(), model });
         }
-        self.turn_started(out);
+        wire::turn_started(out, &mut self.working);
     }
 
     fn assistant(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
@@ -135,12 +128,7 @@ impl Stream {
         for block in wire::items(message, "content") {
             match wire::text(block, "type") {
                 "text" if !by_subagent && !synthetic => wire::say(out, wire::text(block, "text")),
-                "thinking" if !by_subagent => {
-                    let text = wire::text(block, "thinking");
-                    if !text.is_empty() {
-                        wire::emit(out, Activity::Thinking { text: text.to_owned() });
-                    }
-                }
+                "thinking" if !by_subagent => wire::think(out, wire::text(block, "thinking")),
                 "tool_use" => tool_started(block, out),
                 _ => {}
             }
@@ -159,12 +147,7 @@ impl Stream {
             return;
         }
         self.counted_messages.insert(id.to_owned());
-        let tokens = Tokens {
-            input: wire::count(figures, "input_tokens"),
-            output: 0,
-            cache_read: wire::count(figures, "cache_read_input_tokens"),
-            cache_creation: wire::count(figures, "cache_creation_input_tokens"),
-        };
+        let tokens = Tokens { output: 0, ..tokens_of_message(figures) };
         let delta = self.meter.provisional(tokens);
         let context_tokens = (!by_subagent).then(|| tokens.total());
         let told = wire::name(message, "model");
@@ -184,31 +167,16 @@ impl Stream {
 
     fn result(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let cost_usd = self.account(event, out);
-        let text = wire::text(event, "result");
-        let failed = event.get("is_error").and_then(Json::as_bool).unwrap_or(false)
-            || !matches!(wire::text(event, "subtype"), "success" | "");
-        let denied = wire::items(event, "permission_denials").iter().take(wire::DENIED_MAX);
-        let error = if failed { error_text(event) } else { String::new() };
-        if failed {
-            limit::told(out, wire::count_if_any(event, "api_error_status"), &error, "");
+        let failure = has_failed(event).then(|| error_text(event));
+        if let Some(error) = &failure {
+            limit::told(out, wire::count_if_any(event, "api_error_status"), error, "");
         }
-        wire::emit(
-            out,
-            Activity::TurnEnded(TurnEnd {
-                text: if failed { String::new() } else { text.to_owned() },
-                is_error: failed,
-                error,
-                turns: wire::count_if_any(event, "num_turns"),
-                duration_ms: wire::count_if_any(event, "duration_ms"),
-                cost_usd,
-                denied: denied.map(|denial| wire::text(denial, "tool_name").to_owned()).collect(),
-            }),
-        );
+        wire::emit(out, Activity::TurnEnded(TurnEnd { cost_usd, ..turn_end(event, failure) }));
         self.working = false;
         self.counted_messages.clear();
         if wire::count(event, "queued_turn_count") > 0 {
             // A message that came during the turn is answered next: the agent is not idle in between.
-            self.turn_started(out);
+            wire::turn_started(out, &mut self.working);
         }
     }
 
@@ -244,13 +212,9 @@ impl Stream {
 }
 
 impl Conversation for Stream {
-    fn save(&self) -> String {
-        saved::save(self)
-    }
-
     fn open(&mut self, out: &mut Vec<Step>) {
         if let Some(prompt) = self.prompt.take() {
-            self.turn_started(out);
+            wire::turn_started(out, &mut self.working);
             out.push(Step::Write(user_line(&prompt)));
         }
     }
@@ -274,7 +238,7 @@ impl Conversation for Stream {
     }
 
     fn say(&mut self, text: &str, out: &mut Vec<Step>) -> bool {
-        self.turn_started(out);
+        wire::turn_started(out, &mut self.working);
         out.push(Step::Write(user_line(text)));
         true
     }
@@ -346,6 +310,24 @@ pub(crate) fn tool_results(event: &Json<'_>, out: &mut Vec<Step>) {
     }
 }
 
+/// Whether a `result` line tells of a turn that failed. Qwen Code has the same marks.
+pub(crate) fn has_failed(event: &Json<'_>) -> bool {
+    event.get("is_error").and_then(Json::as_bool).unwrap_or(false)
+        || !matches!(wire::text(event, "subtype"), "success" | "")
+}
+
+/// The end of a turn in a `result` line, its cost apart; `failure` says why it failed, if it did. Qwen Code
+/// has the same lines.
+pub(crate) fn turn_end(event: &Json<'_>, failure: Option<String>) -> TurnEnd {
+    let denied = wire::items(event, "permission_denials").iter().take(wire::DENIED_MAX);
+    TurnEnd {
+        turns: wire::count_if_any(event, "num_turns"),
+        duration_ms: wire::count_if_any(event, "duration_ms"),
+        denied: denied.map(|denial| wire::text(denial, "tool_name").to_owned()).collect(),
+        ..TurnEnd::of(wire::text(event, "result").to_owned(), failure)
+    }
+}
+
 /// Its windows: the one that matters now, and beside it those that newer versions list.
 fn limits(info: &Json<'_>, out: &mut Vec<Step>) {
     let status = wire::text(info, "status");
@@ -391,6 +373,16 @@ fn error_text(event: &Json<'_>) -> String {
             Some(first) => wire::cut(first, wire::NOISE_LIMIT_BYTES),
             None => format!("the turn failed: {reason}"),
         },
+    }
+}
+
+/// The figures of one message; in the stream its output is a placeholder.
+pub(super) fn tokens_of_message(figures: &Json<'_>) -> Tokens {
+    Tokens {
+        input: wire::count(figures, "input_tokens"),
+        output: wire::count(figures, "output_tokens"),
+        cache_read: wire::count(figures, "cache_read_input_tokens"),
+        cache_creation: wire::count(figures, "cache_creation_input_tokens"),
     }
 }
 

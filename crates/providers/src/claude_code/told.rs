@@ -1,6 +1,6 @@
 //! The record of a session, `~/.claude/projects/FOLDER/SESSION.jsonl`, when a person was at the screen.
 
-use super::stream::{figures, is_subagent, sum_of_models, tool_results, tool_started};
+use super::stream::{figures, is_subagent, sum_of_models, tokens_of_message, tool_results, tool_started};
 use crate::json::{Json, Look};
 use crate::outside::Session;
 use crate::shares::Shares;
@@ -15,7 +15,7 @@ const SYNTHETIC: &str = "<synthetic>";
 const UNSUMMED_MAX: usize = 10_000;
 
 /// What is told of it.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Told {
     meter: Meter,
@@ -53,14 +53,8 @@ pub(super) fn facts(event: &Json<'_>, session: &mut Session) {
 
 impl Told {
     pub(super) fn new(counted: Tokens) -> Self {
-        Self {
-            meter: Meter::starting_at(counted),
-            shares: Shares::default(),
-            continued: counted != Tokens::default(),
-            model: String::new(),
-            is_open: false,
-            unsummed: BTreeMap::new(),
-        }
+        let continued = counted != Tokens::default();
+        Self { meter: Meter::starting_at(counted), continued, ..Self::default() }
     }
 
     /// One line of the record.
@@ -88,9 +82,7 @@ impl Told {
             return self.over(String::new(), out);
         }
         terminal::said(out, &text);
-        if !std::mem::replace(&mut self.is_open, true) {
-            wire::emit(out, Activity::TurnStarted);
-        }
+        wire::turn_started(out, &mut self.is_open);
     }
 
     fn assistant(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
@@ -108,15 +100,9 @@ impl Told {
             }
         }
         if let Some(figures) = message.get("usage") {
-            let read = ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
-            let context = read.iter().map(|key| wire::count(figures, key)).fold(0, u64::saturating_add);
+            let used = tokens_of_message(figures);
+            let context = Tokens { output: 0, ..used }.total();
             wire::usage(out, Usage { context_tokens: Some(context), ..Usage::default() });
-            let used = Tokens {
-                input: wire::count(figures, read[0]),
-                output: wire::count(figures, "output_tokens"),
-                cache_read: wire::count(figures, read[1]),
-                cache_creation: wire::count(figures, read[2]),
-            };
             // Each block of a message stands on a line of its own, with the figures so far.
             if self.unsummed.len() < UNSUMMED_MAX {
                 self.unsummed.insert(wire::name(message, "id").to_owned(), used);

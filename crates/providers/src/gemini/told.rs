@@ -67,8 +67,7 @@ impl Told {
     fn answer(&mut self, event: &Json<'_>, told: &mut Message, out: &mut Vec<Step>) {
         let text = event.get("content").map(terminal::text_of).unwrap_or_default();
         if !text.is_empty() && !std::mem::replace(&mut told.is_said, true) {
-            wire::say(out, &text);
-            wire::remember(&mut self.last_text, &text);
+            wire::answer(out, &mut self.last_text, &text);
         }
         let calls = wire::items(event, "toolCalls");
         for call in calls.iter().skip(told.calls) {
@@ -76,7 +75,7 @@ impl Told {
         }
         told.calls = told.calls.max(calls.len());
         let Some(figures) = event.get("tokens") else { return };
-        let (used, context) = (super::recorded_tokens(figures), wire::count(figures, "input"));
+        let (used, context) = (super::tokens(figures, super::OF_CALL), wire::count(figures, "input"));
         let delta = used.minus(std::mem::replace(&mut told.used, used));
         if !delta.is_zero() {
             let context_tokens = (context > 0).then_some(context);
