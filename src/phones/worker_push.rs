@@ -9,13 +9,13 @@ use super::worker_door::Door;
 use super::worker_encrypt::encrypt;
 use crate::core::ids::PhoneId;
 use crate::settings::Push;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use svc_base::{base64, outgoing};
 use svc_sys::threads::{Line, Lines};
-use svc_sys::{clock, regular};
+use svc_sys::{clock, posting, regular};
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -27,14 +27,8 @@ use ureq::{Agent, Error};
 pub const TRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Until a connection stands.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of an answer that are read, to say why a try failed.
-const ANSWER_BYTES: u64 = 400;
 /// Bytes of `push.certificate` at most.
 const CERTIFICATE_BYTES: usize = 64 << 10;
-/// Stack of a thread: TLS needs more than a line of text.
-const STACK_BYTES: usize = 1 << 20;
-/// Messages that wait for one thread; the core gives one at a time.
-const LANE: usize = 2;
 /// A newer message takes the place of one that a push service still keeps. An endpoint is of one browser and
 /// one daemon, so one topic is enough.
 const TOPIC: &str = "svc";
@@ -76,18 +70,10 @@ impl Senders {
 
 fn line(sending: &Sending, door: Arc<Door>, tell: Tell) -> io::Result<Line<Sending>> {
     let agent = agent(&sending.settings, &sending.address.endpoint)?;
-    let cut = agent.clone();
-    // A request under way is cut with it.
-    Line::start(
-        "push",
-        STACK_BYTES,
-        LANE,
-        move || cut.clone().shutdown(),
-        move |sending: Sending| {
-            let outcome = try_once(&agent, &door, &sending);
-            tell(Tried { phone: sending.phone, message: sending.message, outcome });
-        },
-    )
+    posting::line("push", agent, move |agent, sending: Sending| {
+        let outcome = try_once(agent, &door, &sending);
+        tell(Tried { phone: sending.phone, message: sending.message, outcome });
+    })
 }
 
 fn later(why: String) -> Refusal {
@@ -220,18 +206,12 @@ fn try_once(agent: &Agent, door: &Door, sending: &Sending) -> Result<(), Refusal
     }
     let after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
     let after = after.and_then(|said| outgoing::retry_after(said, clock::now()));
-    let mut said = Vec::new();
-    // What cannot be read is not told.
-    let _ = response.body_mut().as_reader().take(ANSWER_BYTES).read_to_end(&mut said);
-    let said = String::from_utf8_lossy(&said);
-    let why = format!("status {status}: {}", said.trim().lines().next().unwrap_or_default());
-    let why = why.trim_end_matches([' ', ':']).to_owned();
     let then = match status {
         404 | 410 => Then::Forget,
         408 | 429 | 500.. => Then::Retry(after),
         _ => Then::GiveUp,
     };
-    Err(Refusal { why, then })
+    Err(Refusal { why: posting::refusal(&mut response), then })
 }
 
 #[cfg(test)]

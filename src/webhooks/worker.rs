@@ -4,22 +4,15 @@
 use super::{Order, Refusal, Report, Sending, sign};
 use crate::core::ids::WebhookId;
 use crate::credentials::Vault;
-use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
-use svc_sys::clock;
 use svc_sys::threads::{Line, Lines};
+use svc_sys::{clock, posting};
 
 /// One try in all, answer included.
 pub const TRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Until a connection stands.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of an answer that are read, to say why a try failed.
-const ANSWER_BYTES: u64 = 400;
-/// Stack of a thread: TLS needs more than a line of text.
-const STACK_BYTES: usize = 1 << 20;
-/// Messages that wait for one thread; the core gives one at a time.
-const LANE: usize = 2;
 const USER_AGENT: &str = concat!("svc-webhooks/", env!("CARGO_PKG_VERSION"));
 
 /// Where outcomes go.
@@ -61,19 +54,10 @@ impl Senders {
 }
 
 fn line(url: &str, vault: Arc<Vault>, tell: Tell) -> std::io::Result<Line<Sending>> {
-    let agent = agent(url);
-    let cut = agent.clone();
-    // A request under way is cut with it.
-    Line::start(
-        "webhook",
-        STACK_BYTES,
-        LANE,
-        move || cut.clone().shutdown(),
-        move |sending: Sending| {
-            let outcome = try_once(&agent, &vault, &sending);
-            tell(Report::Tried { webhook: sending.webhook, message: sending.message, outcome });
-        },
-    )
+    posting::line("webhook", agent(url), move |agent, sending: Sending| {
+        let outcome = try_once(agent, &vault, &sending);
+        tell(Report::Tried { webhook: sending.webhook, message: sending.message, outcome });
+    })
 }
 
 /// What follows no redirect: it would lead where nobody has said that messages may go.
@@ -115,13 +99,7 @@ fn try_once(agent: &ureq::Agent, vault: &Vault, sending: &Sending) -> Result<(),
             format!("status {status}: it points elsewhere, which is not followed; name the address itself");
         return Err(Refusal { why, after, is_gone: false });
     }
-    let mut said = Vec::new();
-    // What cannot be read is not told.
-    let _ = response.body_mut().as_reader().take(ANSWER_BYTES).read_to_end(&mut said);
-    let said = String::from_utf8_lossy(&said);
-    let why = format!("status {status}: {}", said.trim().lines().next().unwrap_or_default());
-    let why = why.trim_end_matches([' ', ':']).to_owned();
-    Err(Refusal { why, after, is_gone: status == 410 })
+    Err(Refusal { why: posting::refusal(&mut response), after, is_gone: status == 410 })
 }
 
 /// One for each secret that is in use, with a blank between them.
