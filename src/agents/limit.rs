@@ -286,11 +286,7 @@ pub(super) fn arrange(all: &mut All, cx: &mut Context, id: AgentId) {
 }
 
 fn set_deadline(all: &mut All, id: AgentId, at: Option<Time>) {
-    let timers = Arc::make_mut(&mut all.timers);
-    match at {
-        Some(at) => timers.set(Timer::LimitOpens(id), at),
-        None => timers.clear(Timer::LimitOpens(id)),
-    }
+    Arc::make_mut(&mut all.timers).put(Timer::LimitOpens(id), at);
 }
 
 /// The daemon has started: what an earlier one held goes on being held.

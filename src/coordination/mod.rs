@@ -314,11 +314,7 @@ fn end(all: &mut All, cx: &mut Context, why: End, gone: impl Fn(&Owner, &Operati
 
 fn written(all: &mut All, cx: &mut Context) {
     cx.push(Effect::Put(Document::Locks, Durability::BeforeReply));
-    let timers = Arc::make_mut(&mut all.timers);
-    match all.coordination.next_expiry() {
-        Some(at) => timers.set(Timer::Locks, at),
-        None => timers.clear(Timer::Locks),
-    }
+    Arc::make_mut(&mut all.timers).put(Timer::Locks, all.coordination.next_expiry());
 }
 
 /// Whom an id means. An agent's process speaks for its own lineage alone.

@@ -1,6 +1,7 @@
 //! What an event brings along, and where its effects go.
 
-use super::{Actor, CallId, Effect, Journal, Moment, Notice, Response, time::Time};
+use super::time::Time;
+use super::{Actor, CallId, Document, Durability, Effect, Journal, Moment, Notice, Response, Timer, Timers};
 use crate::api::Problem;
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -78,6 +79,30 @@ impl Context {
     /// Gives an order.
     pub fn push(&mut self, effect: Effect) {
         self.effects.push(effect);
+    }
+
+    /// Has a document written that tells of what this event changes, no later than that is.
+    pub fn put_along(&mut self, document: Document) {
+        let is_durable = |effect: &Effect| matches!(effect, Effect::Put(_, Durability::BeforeReply));
+        let lasts = self.effects.iter().any(is_durable);
+        self.push(Effect::Put(document, if lasts { Durability::BeforeReply } else { Durability::Soon }));
+    }
+
+    /// Has `timer` come when what waits is `due`: if that is now, as soon as the disk has all that waits.
+    /// `awaits_disk` notes that the disk was asked, until the timer has come.
+    pub fn send_when_due(
+        &mut self,
+        timers: &mut Arc<Timers>,
+        timer: Timer,
+        due: Option<Time>,
+        awaits_disk: &mut bool,
+    ) {
+        if due.is_some_and(|at| at <= self.now) && !*awaits_disk {
+            *awaits_disk = true;
+            self.push(Effect::WhenStored(timer));
+        } else {
+            Arc::make_mut(timers).put(timer, due);
+        }
     }
 
     /// Answers a caller.

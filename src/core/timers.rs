@@ -43,6 +43,14 @@ impl Timers {
         }
     }
 
+    /// Sets or moves the deadline of `timer`; with no time, removes it.
+    pub fn put(&mut self, timer: Timer, at: Option<Time>) {
+        match at {
+            Some(at) => self.set(timer, at),
+            None => self.clear(timer),
+        }
+    }
+
     /// Whether `timer` has a deadline.
     pub fn is_set(&self, timer: Timer) -> bool {
         self.by_key.contains_key(&timer)

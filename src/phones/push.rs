@@ -288,37 +288,16 @@ pub fn overheard(all: &mut All, cx: &mut Context) {
         push.waiting.extend(&new);
         let beyond = push.waiting.len().saturating_sub(MAX_WAITING);
         push.waiting.drain(..beyond);
-        put(cx);
+        cx.put_along(Document::Phones);
         announce(all, cx, id);
     }
-}
-
-/// What is to be told lasts as what it tells of does.
-fn put(cx: &mut Context) {
-    let is_durable = |effect: &Effect| matches!(effect, Effect::Put(_, Durability::BeforeReply));
-    let lasts = cx.effects().iter().any(is_durable);
-    cx.push(Effect::Put(Document::Phones, if lasts { Durability::BeforeReply } else { Durability::Soon }));
 }
 
 /// Looks for what is to be sent as soon as the disk has all that waits.
 fn announce(all: &mut All, cx: &mut Context, id: PhoneId) {
     let Some(push) = Arc::make_mut(&mut all.phones).subscription(id) else { return };
-    if push.due_at().is_some_and(|at| at <= cx.now) && !push.awaits_disk {
-        push.awaits_disk = true;
-        cx.push(Effect::WhenStored(Timer::PhoneDue(id)));
-    } else {
-        arm(all, id);
-    }
-}
-
-/// Sets when the next one is tried.
-fn arm(all: &mut All, id: PhoneId) {
-    let next = all.phones.get(id).and_then(|phone| phone.push.as_ref()?.due_at());
-    let timers = Arc::make_mut(&mut all.timers);
-    match next {
-        Some(at) => timers.set(Timer::PhoneDue(id), at),
-        None => timers.clear(Timer::PhoneDue(id)),
-    }
+    let due = push.due_at();
+    cx.send_when_due(&mut all.timers, Timer::PhoneDue(id), due, &mut push.awaits_disk);
 }
 
 /// What is to be told may be due.
@@ -330,8 +309,10 @@ pub fn due(all: &mut All, cx: &mut Context, id: PhoneId) {
     let project = all.project.name.clone();
     let Some(push) = Arc::make_mut(&mut all.phones).subscription(id) else { return };
     push.awaits_disk = false;
-    if push.due_at().is_none_or(|at| at > now) {
-        return arm(all, id);
+    let timers = Arc::make_mut(&mut all.timers);
+    let due = push.due_at();
+    if due.is_none_or(|at| at > now) {
+        return timers.put(Timer::PhoneDue(id), due);
     }
     let had = push.waiting.len();
     push.waiting.retain(|waits| open.iter().any(|approval| approval.id == *waits));
@@ -341,11 +322,11 @@ pub fn due(all: &mut All, cx: &mut Context, id: PhoneId) {
     let newest = push.waiting.last().and_then(|newest| open.iter().find(|approval| approval.id == *newest));
     let Some(newest) = newest else {
         push.tries = 0;
-        return arm(all, id);
+        return timers.put(Timer::PhoneDue(id), push.due_at());
     };
     if let Some(until) = push.braked(now) {
         push.next_at = until;
-        return arm(all, id);
+        return timers.put(Timer::PhoneDue(id), push.due_at());
     }
     let message = cx.random();
     let sending = Sending {
@@ -358,7 +339,7 @@ pub fn due(all: &mut All, cx: &mut Context, id: PhoneId) {
     };
     push.under_way = Some((message, push.waiting.clone()));
     push.told.push_back(now);
-    Arc::make_mut(&mut all.timers).clear(Timer::PhoneDue(id));
+    timers.clear(Timer::PhoneDue(id));
     cx.push(Effect::Phones(Order::Send(Box::new(sending))));
 }
 
@@ -441,6 +422,6 @@ pub(super) fn resume(all: &mut All, now: Time) {
         let Some(push) = Arc::make_mut(&mut all.phones).subscription(id) else { continue };
         push.next_at = push.next_at.min(now + MAX_ASKED);
         push.told.retain(|at| *at <= now);
-        arm(all, id);
+        Arc::make_mut(&mut all.timers).put(Timer::PhoneDue(id), push.due_at());
     }
 }

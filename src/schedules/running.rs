@@ -26,14 +26,10 @@ pub(super) fn plan_next(all: &mut All, from: Time, id: ScheduleId) {
     let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
     schedule.next_run = if schedule.enabled { schedule.next_unused(from) } else { None };
     let timers = Arc::make_mut(&mut all.timers);
-    match schedule.next_run {
-        Some(next) => timers.set(Timer::ScheduleDue(id), next),
-        None => timers.clear(Timer::ScheduleDue(id)),
-    }
-    match schedule.next_run.filter(|_| schedule.agent.account.as_deref() == Some(AUTO)) {
-        Some(next) => timers.set(Timer::ScheduleSoon(id), next - ASKED_BEFORE),
-        None => timers.clear(Timer::ScheduleSoon(id)),
-    }
+    timers.put(Timer::ScheduleDue(id), schedule.next_run);
+    let is_asked = schedule.agent.account.as_deref() == Some(AUTO);
+    timers
+        .put(Timer::ScheduleSoon(id), schedule.next_run.filter(|_| is_asked).map(|next| next - ASKED_BEFORE));
 }
 
 /// A schedule's next time comes soon, and its agent takes the account with the most room: the programs are

@@ -8,7 +8,7 @@ use super::{
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, WebhookId};
 use crate::core::time::Time;
-use crate::core::{Context, Durability, Effect, Moment, State as All, Timer};
+use crate::core::{Context, Document, Durability, Effect, Moment, State as All, Timer};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use svc_base::untrusted::untrusted_line;
@@ -89,9 +89,7 @@ fn put(all: &mut All, cx: &mut Context, id: WebhookId, message: &Arc<Message>) {
         Arc::make_mut(&mut oldest).error = Some("more waited than there is room for".into());
         webhook.bury(oldest);
     }
-    let is_durable = |effect: &Effect| matches!(effect, Effect::Put(_, Durability::BeforeReply));
-    let lasts = cx.effects().iter().any(is_durable);
-    save(cx, if lasts { Durability::BeforeReply } else { Durability::Soon });
+    cx.put_along(Document::Webhooks);
     announce(all, cx, id);
 }
 
@@ -119,22 +117,8 @@ impl Webhook {
 /// Looks for what is to be sent as soon as the disk has all that waits.
 pub fn announce(all: &mut All, cx: &mut Context, id: WebhookId) {
     let Some(webhook) = Arc::make_mut(&mut all.webhooks).edit(id) else { return };
-    if webhook.next_at().is_some_and(|at| at <= cx.now) && !webhook.awaits_disk {
-        webhook.awaits_disk = true;
-        cx.push(Effect::WhenStored(Timer::WebhookDue(id)));
-    } else {
-        arm(all, id);
-    }
-}
-
-/// Sets when the next one is tried.
-fn arm(all: &mut All, id: WebhookId) {
-    let next = all.webhooks.webhooks.get(&id).and_then(|webhook| webhook.next_at());
-    let timers = Arc::make_mut(&mut all.timers);
-    match next {
-        Some(at) => timers.set(Timer::WebhookDue(id), at),
-        None => timers.clear(Timer::WebhookDue(id)),
-    }
+    let next = webhook.next_at();
+    cx.send_when_due(&mut all.timers, Timer::WebhookDue(id), next, &mut webhook.awaits_disk);
 }
 
 /// What waits may be due.
@@ -142,8 +126,10 @@ pub fn due(all: &mut All, cx: &mut Context, id: WebhookId) {
     let now = cx.now;
     let Some(webhook) = Arc::make_mut(&mut all.webhooks).edit(id) else { return };
     webhook.awaits_disk = false;
-    if webhook.next_at().is_none_or(|at| at > now) {
-        return arm(all, id);
+    let timers = Arc::make_mut(&mut all.timers);
+    let next = webhook.next_at();
+    if next.is_none_or(|at| at > now) {
+        return timers.put(Timer::WebhookDue(id), next);
     }
     let Some(message) = webhook.waiting.iter().find(|message| message.next_at <= now).cloned() else {
         return;
@@ -155,7 +141,7 @@ pub fn due(all: &mut All, cx: &mut Context, id: WebhookId) {
     let sealed = |name: String| Some((name.clone(), all.credentials.get(&name)?.sealed.clone()));
     let secrets = names.filter_map(sealed).collect();
     let (body, message) = (Arc::clone(&message.body), Arc::clone(&message.id));
-    Arc::make_mut(&mut all.timers).clear(Timer::WebhookDue(id));
+    timers.clear(Timer::WebhookDue(id));
     cx.push(Effect::Webhooks(Order::Send(Box::new(Sending { webhook: id, url, message, body, secrets }))));
 }
 
