@@ -461,6 +461,16 @@ pub fn leave_all(all: &mut All, cx: &mut Context) {
     cx.push(Effect::LeaveRuns);
 }
 
+/// Of lineages that were started for one purpose those that still have a record (as many as the registry
+/// keeps), and how many of them are alive. A person may have an ended one go on: that is never refused for
+/// this purpose's sake, and counts from then on.
+pub fn still_there(all: &All, started: &[LineageId]) -> (Vec<LineageId>, usize) {
+    let of_it = || all.agents.iter().filter(|agent| started.contains(&agent.lineage_id));
+    // One that has ended while its successor is prepared is alive.
+    let is_alive = |agent: &&Arc<Agent>| agent.status.is_live() || rotation::under_way(all, agent.id);
+    (of_it().map(|agent| agent.lineage_id).collect(), of_it().filter(is_alive).count())
+}
+
 /// Whether no agent is alive any more, but for those that were left to their keepers.
 pub fn all_quiet(agents: &State) -> bool {
     agents.live().all(|agent| agent.phase == Phase::Left || agent.has_no_run())

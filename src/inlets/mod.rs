@@ -23,7 +23,7 @@ pub mod worker;
 
 pub use store::{STORED_VERSION, Stored};
 
-use crate::agents::{self, Agent, Deliver, Maker, SpawnRequest};
+use crate::agents::{self, Deliver, Maker, SpawnRequest};
 use crate::api::{Problem, Reply};
 use crate::core::ids::{LineageId, WebhookId};
 use crate::core::time::{Time, rfc3339};
@@ -403,13 +403,6 @@ fn is_within(since: Time, now: Time) -> bool {
     since <= now && now.since(since) < MINUTE
 }
 
-/// Of the lineages that an inlet has started those that still have a record, and how many are alive.
-fn agents_of(all: &All, started: &[LineageId]) -> (Vec<LineageId>, usize) {
-    let of_it = || all.agents.iter().filter(|agent| started.contains(&agent.lineage_id));
-    let is_alive = |agent: &&Arc<Agent>| agent.status.is_live() || agents::rotation::under_way(all, agent.id);
-    (of_it().map(|agent| agent.lineage_id).collect(), of_it().filter(is_alive).count())
-}
-
 /// A message that is signed, and in time.
 ///
 /// Errors: 401, 404, 409 `inlet_disabled`, what [`Inlet::check`] says, and what starting or telling an agent
@@ -427,7 +420,7 @@ fn post(all: &mut All, cx: &mut Context, posted: &Posted) -> Result<Reply, Probl
     if inlet.seen.iter().any(|(seen, _)| *seen == posted.message) {
         return Ok(Reply::ok(&json!({"taken": false, "reason": "a message with this id was taken before"})));
     }
-    let (mut started, alive) = agents_of(all, &inlet.started);
+    let (mut started, alive) = agents::still_there(all, &inlet.started);
     inlet.check(all, cx.now, posted.at, alive)?;
     // The signature speaks for the person who has set it up, whoever holds the connection.
     cx.actor = Actor::Daemon;

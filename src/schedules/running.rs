@@ -7,7 +7,7 @@ use crate::accounts::{AUTO, Order};
 use crate::agents;
 use crate::api::{Problem, Reply};
 use crate::core::Notice;
-use crate::core::ids::{AgentId, LineageId, ScheduleId};
+use crate::core::ids::{AgentId, ScheduleId};
 use crate::core::time::{Jump, Time};
 use crate::core::{Context, Effect, State as All, Timer};
 use crate::governor;
@@ -182,7 +182,7 @@ fn begin(all: &mut All, cx: &mut Context, id: ScheduleId) -> Result<AgentId, Pro
     let Some(schedule) = all.schedules.schedules.get(&id).cloned() else {
         return Err(Problem::not_found("the schedule is gone"));
     };
-    let (known, alive) = agents_of(all, &schedule.started);
+    let (known, alive) = agents::still_there(all, &schedule.started);
     if alive >= schedule.max_concurrent {
         let text = format!(
             "{alive} of its agents are alive (those that were resumed or rotated count) and maxConcurrent is {}; \
@@ -203,18 +203,6 @@ fn begin(all: &mut All, cx: &mut Context, id: ScheduleId) -> Result<AgentId, Pro
     let name = schedule.name.clone();
     cx.notice(Notice::ScheduleExecute { schedule_id: id, agent_id: agent, name });
     Ok(agent)
-}
-
-/// Of the lineages that a schedule has started those that still have a record (as many as the registry
-/// keeps), and how many of them are alive. A person may have an ended one go on: that is never refused for
-/// the schedule's sake, and counts from then on.
-fn agents_of(all: &All, started: &[LineageId]) -> (Vec<LineageId>, usize) {
-    let of_it = || all.agents.iter().filter(|agent| started.contains(&agent.lineage_id));
-    let known = of_it().map(|agent| agent.lineage_id).collect();
-    // One that has ended while its successor is prepared is alive.
-    let is_alive =
-        |id: AgentId, status: agents::Status| status.is_live() || agents::rotation::under_way(all, id);
-    (known, of_it().filter(|agent| is_alive(agent.id, agent.status)).count())
 }
 
 /// A free name for the next agent: names are unique, and those that ran before keep theirs.
