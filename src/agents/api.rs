@@ -12,6 +12,7 @@ use crate::providers::environment::Extra;
 use crate::providers::{self, Effort, Permission, Purpose};
 use crate::settings::OnLimit;
 use serde_json::{Map, Value, json};
+use svc_base::choice::of_word;
 
 /// Characters of a prompt, instruction or question.
 pub const MAX_PROMPT_CHARS: usize = 200_000;
@@ -231,7 +232,7 @@ fn asked(fields: &mut Fields) -> SpawnRequest {
     // Only here: what agents write (plans, schedules, recommendations) has none of these.
     let env = env_field(fields).unwrap_or_default();
     let on_limit = on_limit(fields);
-    let priority = fields.choice("priority", Priority::WORDS).and_then(Priority::of).unwrap_or_default();
+    let priority = fields.choice("priority", Priority::WORDS).and_then(of_word).unwrap_or_default();
     SpawnRequest { env, on_limit, priority, ..placed(fields) }
 }
 
@@ -302,7 +303,7 @@ fn described(fields: &mut Fields) -> SpawnRequest {
 
 /// What a person says for one agent.
 fn on_limit(fields: &mut Fields) -> Option<OnLimit> {
-    fields.choice("onLimit", OnLimit::WORDS).and_then(OnLimit::of)
+    fields.choice("onLimit", OnLimit::WORDS).and_then(of_word)
 }
 
 fn isolation(fields: &mut Fields) -> Isolation {

@@ -61,14 +61,6 @@ impl Priority {
     /// The words of all.
     pub const WORDS: &[&str] = &["low", "normal", "high"];
 
-    /// The one of this word.
-    pub fn of(word: &str) -> Option<Self> {
-        [Self::Low, Self::Normal, Self::High]
-            .into_iter()
-            .zip(Self::WORDS)
-            .find_map(|(one, own)| (*own == word).then_some(one))
-    }
-
     /// For fields that are left out when they say nothing.
     pub fn is_normal(&self) -> bool {
         *self == Self::Normal

@@ -7,6 +7,7 @@ use crate::core;
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 use std::time::Duration;
+use svc_base::choice::of_word;
 
 /// Characters of a reason.
 pub const MAX_REASON_CHARS: usize = 2_000;
@@ -105,7 +106,7 @@ const MAX_PATH_CHARS: usize = 4_096;
 const ABOUT: [&str; 3] = ["approval", "file", "command"];
 
 fn rule(fields: &mut Fields) -> Command {
-    let say = fields.required_choice("say", Say::WORDS).and_then(Say::of).unwrap_or(Say::Ask);
+    let say = fields.required_choice("say", Say::WORDS).and_then(of_word).unwrap_or(Say::Ask);
     let about = about(fields);
     let whose = whose(fields);
     let uses = fields.integer("uses", 1, MAX_USES);

@@ -22,14 +22,6 @@ pub enum Say {
 impl Say {
     /// The words of all.
     pub const WORDS: &[&str] = &["allow", "ask", "never"];
-
-    /// The one of this word.
-    pub fn of(word: &str) -> Option<Self> {
-        [Self::Allow, Self::Ask, Self::Never]
-            .into_iter()
-            .zip(Self::WORDS)
-            .find_map(|(one, own)| (*own == word).then_some(one))
-    }
 }
 
 /// What a rule is about; compared as a whole.

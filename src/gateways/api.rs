@@ -4,6 +4,7 @@ use super::{Command, CommandPermission, Kind, MAX_ALLOWED, Preset, Wish, worker_
 use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Map, Value, json};
+use svc_base::choice::of_word;
 use svc_base::{outgoing, sorted};
 
 /// Characters of a display name.
@@ -124,7 +125,7 @@ fn create(ask: &Ask) -> Result<crate::core::Command, Problem> {
 }
 
 fn new(fields: &mut Fields) -> (Option<Kind>, Wish) {
-    (fields.required_choice("type", &Kind::WORDS).and_then(Kind::parse), wish(fields))
+    (fields.required_choice("type", &Kind::WORDS).and_then(of_word), wish(fields))
 }
 
 fn change(ask: &Ask) -> Result<crate::core::Command, Problem> {
@@ -224,7 +225,7 @@ fn preset(fields: &mut Fields) -> Option<Preset> {
     fields.tell("notifications", || json!({"type": "object", "properties": preset()}));
     let value = fields.value("notifications")?;
     let word = value.get("preset").and_then(Value::as_str);
-    let found = word.and_then(Preset::parse);
+    let found = word.and_then(of_word::<Preset>);
     fields.validator.check(found.is_some(), "notifications", || {
         let words = Preset::WORDS.join(", ");
         format!("notifications must be {{\"preset\": one of {words}}}, it is {value}")

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
+use svc_base::choice::of_word;
 use svc_base::recorded::Recorded;
 
 /// A chat platform.
@@ -31,11 +32,6 @@ impl Kind {
             Self::Discord => "discord",
             Self::Slack => "slack",
         }
-    }
-
-    /// The kind of this word.
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Telegram, Self::Discord, Self::Slack].into_iter().find(|kind| kind.word() == word)
     }
 
     /// As people write it.
@@ -91,7 +87,7 @@ impl FromStr for GatewayId {
 
     fn from_str(text: &str) -> Result<Self, NotAGateway> {
         let (word, hex) = text.split_once('-').ok_or(NotAGateway)?;
-        let kind = Kind::parse(word).ok_or(NotAGateway)?;
+        let kind = of_word(word).ok_or(NotAGateway)?;
         let is_hex = hex.len() == 6 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         let number = u32::from_str_radix(hex, 16).ok().filter(|_| is_hex).ok_or(NotAGateway)?;
         Ok(Self { kind, number })
@@ -125,12 +121,6 @@ pub enum Preset {
 impl Preset {
     /// All words, the quietest first.
     pub const WORDS: [&str; 3] = ["critical", "lifecycle", "all"];
-
-    /// The preset of this word.
-    pub fn parse(word: &str) -> Option<Self> {
-        let all = [Self::Critical, Self::Lifecycle, Self::All];
-        Self::WORDS.into_iter().zip(all).find_map(|(own, preset)| (own == word).then_some(preset))
-    }
 }
 
 /// What people in the chat may do.

@@ -6,6 +6,7 @@ use crate::api::{Fields, Method, Problem, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
+use svc_base::choice::of_word;
 use svc_base::{base64, outgoing};
 
 /// Characters of an address and a port.
@@ -177,12 +178,11 @@ pub(super) fn invitation(fields: &mut Fields) -> (Option<SocketAddr>, Grant) {
 fn rights(fields: &mut Fields, words: Option<&[&str]>) -> Vec<Right> {
     let Some(words) = words else { return Right::ALL.to_vec() };
     for word in words {
-        fields.validator.check(Right::of(word).is_some(), "rights", || {
+        fields.validator.check(of_word::<Right>(word).is_some(), "rights", || {
             format!("rights knows no {word:?}; it is a list of {}", Right::WORDS.join(", "))
         });
     }
-    let has =
-        |right: &Right| *right == Right::Look || words.iter().any(|word| Right::of(word) == Some(*right));
+    let has = |right: &Right| *right == Right::Look || words.iter().any(|word| of_word(word) == Some(*right));
     Right::ALL.into_iter().filter(has).collect()
 }
 

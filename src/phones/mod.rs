@@ -64,10 +64,6 @@ impl Right {
     /// Their words, in the same order.
     pub const WORDS: [&str; 3] = ["look", "answer", "approve"];
 
-    fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().zip(Self::WORDS).find(|(_, known)| *known == word).map(|(right, _)| right)
-    }
-
     /// The right that deciding this takes.
     pub fn to_decide(action: &Action) -> Self {
         if matches!(action, Action::Question { .. }) { Self::Answer } else { Self::Approve }

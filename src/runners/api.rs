@@ -4,6 +4,7 @@ use super::{Command, Kind, MAX_LABELS, MAX_NAME_CHARS, kind, list, worker};
 use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::json;
+use svc_base::choice::of_word;
 
 /// What a name and a label are.
 const WORD: &str = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$";
@@ -106,7 +107,7 @@ pub(super) fn wish(fields: &mut Fields) -> Command {
     check_word(fields, "name", &name);
     fields.validator.check(name != "here", "name", || "name: here is this machine".to_owned());
     let word = fields.required_choice("kind", &Kind::WORDS);
-    let kind = word.and_then(Kind::parse).unwrap_or(Kind::Ssh);
+    let kind = word.and_then(of_word).unwrap_or(Kind::Ssh);
     fields.tell("destination", || json!({"maxLength": kind::MAX_DESTINATION_BYTES}));
     let destination = fields.string("destination").unwrap_or_default().to_owned();
     if let Some(fault) = (kind::engine(kind).fault)(&destination) {

@@ -80,8 +80,6 @@ pub enum Kind {
 impl Kind {
     /// The words on the wire.
     pub const WORDS: [&str; 4] = ["ssh", "container", "slurm", "kubernetes"];
-    /// In the order of their words.
-    const ALL: [Self; 4] = [Self::Ssh, Self::Container, Self::Slurm, Self::Kubernetes];
 
     /// The word on the wire.
     pub fn word(self) -> &'static str {
@@ -91,11 +89,6 @@ impl Kind {
             Self::Slurm => Self::WORDS[2],
             Self::Kubernetes => Self::WORDS[3],
         }
-    }
-
-    /// The kind of this word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use svc_base::choice::of_word;
 
 /// What an agent does at its provider's usage limit.
 #[derive(
@@ -33,11 +34,6 @@ impl OnLimit {
             Self::Handover => "handover",
             Self::Stop => "stop",
         }
-    }
-
-    /// The one of this word.
-    pub fn of(word: &str) -> Option<Self> {
-        [Self::Ask, Self::Wait, Self::Handover, Self::Stop].into_iter().find(|one| one.word() == word)
     }
 }
 
@@ -140,7 +136,7 @@ fn handover_to(value: &Value) -> Option<String> {
 const MAX_TEAMS: usize = 200;
 
 fn teams(value: &Value) -> Option<String> {
-    let known = |word: &Value| word.as_str().is_some_and(|word| OnLimit::of(word).is_some());
+    let known = |word: &Value| word.as_str().is_some_and(|word| of_word::<OnLimit>(word).is_some());
     let fits = value.as_object().is_some_and(|map| map.len() <= MAX_TEAMS && map.values().all(known));
     (!fits).then(|| format!("must map at most {MAX_TEAMS} teams to one of {}", OnLimit::WORDS.join(", ")))
 }

@@ -9,6 +9,7 @@ pub mod api;
 pub mod base64;
 pub mod bounded;
 pub mod bundled;
+pub mod choice;
 pub mod chunked;
 pub mod fence;
 pub mod folders;
