@@ -11,6 +11,7 @@ use crate::endpoint::{Access, Ask, Handler, Worker};
 use crate::providers::environment::Extra;
 use crate::providers::{self, Effort, Permission, Purpose};
 use crate::settings::OnLimit;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 /// Characters of a prompt, instruction or question.
@@ -231,7 +232,7 @@ fn asked(fields: &mut Fields) -> SpawnRequest {
     // Only here: what agents write (plans, schedules, recommendations) has none of these.
     let env = env_field(fields).unwrap_or_default();
     let on_limit = on_limit(fields);
-    let priority = fields.choice("priority", Priority::WORDS).and_then(Priority::of).unwrap_or_default();
+    let priority = fields.choice("priority", Priority::WORDS).and_then(of_word).unwrap_or_default();
     SpawnRequest { env, on_limit, priority, ..placed(fields) }
 }
 
@@ -288,15 +289,9 @@ fn described(fields: &mut Fields) -> SpawnRequest {
         permission: permission(fields).unwrap_or_default(),
         effort: effort(fields).unwrap_or_default(),
         team_id: bounded_word(fields, "teamId"),
-        isolation: isolation(fields),
-        worktree: None,
-        copies: None,
+        isolation: fields.choice("isolation", &["shared", "worktree"]).and_then(of_word).unwrap_or_default(),
         command,
-        env: Extra::default(),
-        on_limit: None,
-        account: None,
-        priority: Priority::default(),
-        runner: None,
+        ..SpawnRequest::default()
     }
 }
 
@@ -305,11 +300,9 @@ fn on_limit(fields: &mut Fields) -> Option<OnLimit> {
     fields.choice("onLimit", OnLimit::WORDS).and_then(OnLimit::of)
 }
 
-fn isolation(fields: &mut Fields) -> Isolation {
-    match fields.choice("isolation", &["shared", "worktree"]) {
-        Some("worktree") => Isolation::Worktree,
-        _ => Isolation::Shared,
-    }
+/// What a word out of a closed list stands for: the value that is written so in JSON.
+fn of_word<T: DeserializeOwned>(word: &str) -> Option<T> {
+    serde_json::from_value(word.into()).ok()
 }
 
 fn patch(ask: &Ask) -> Result<crate::core::Command, Problem> {
@@ -342,8 +335,7 @@ fn moves(ask: &Ask) -> Result<crate::core::Command, Problem> {
 fn whither(fields: &mut Fields) -> moving::Wish {
     let runner = fields.required_string("runner").unwrap_or_default().to_owned();
     let now = fields.boolean("now").unwrap_or_default();
-    let message = bounded(fields, "message").map(str::to_owned).filter(|text| !text.trim().is_empty());
-    moving::Wish { runner, now, message }
+    moving::Wish { runner, now, message: message(fields) }
 }
 
 fn instruct(ask: &Ask) -> Result<crate::core::Command, Problem> {
@@ -353,13 +345,8 @@ fn instruct(ask: &Ask) -> Result<crate::core::Command, Problem> {
 
 fn instruction(fields: &mut Fields) -> (String, Deliver) {
     let message = required(fields, "message");
-    let deliver = match fields.choice("deliver", &["rotation", "now", "idle", "auto"]) {
-        Some("auto") => Deliver::Auto,
-        Some("now") => Deliver::Now,
-        Some("idle") => Deliver::Idle,
-        _ => Deliver::Rotation,
-    };
-    (message, deliver)
+    let deliver = fields.choice("deliver", &["rotation", "now", "idle", "auto"]).and_then(of_word);
+    (message, deliver.unwrap_or_default())
 }
 
 fn attach(ask: &Ask) -> Result<crate::core::Command, Problem> {
@@ -517,19 +504,11 @@ fn env_field(fields: &mut Fields) -> Option<Extra> {
 }
 
 fn effort(fields: &mut Fields) -> Option<Effort> {
-    Some(match fields.shown_choice("effort", &EFFORTS, &[])? {
-        "low" => Effort::Low,
-        "high" => Effort::High,
-        "max" => Effort::Max,
-        _ => Effort::Medium,
-    })
+    fields.shown_choice("effort", &EFFORTS, &[]).and_then(of_word)
 }
 
 fn permission(fields: &mut Fields) -> Option<Permission> {
-    Some(match fields.shown_choice("permission", &PERMISSIONS, &[("full send", "full")])? {
-        "full" => Permission::Full,
-        _ => Permission::Auto,
-    })
+    fields.shown_choice("permission", &PERMISSIONS, &[("full send", "full")]).and_then(of_word)
 }
 
 /// With the fields that a schedule is made of, which are read beside it.
