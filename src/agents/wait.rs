@@ -57,14 +57,7 @@ pub fn tell(all: &mut All, cx: &mut Context, id: AgentId, text: String, may_resu
             Err(problem) => cx.push(Effect::Warn(format!("agent {id} could not be told at once: {problem}"))),
         }
     }
-    let agents = Arc::make_mut(&mut all.agents);
-    agents.next_message += 1;
-    let message = agents.next_message;
-    if let Some(agent) = agents.edit(id).filter(|agent| agent.queue.len() < say::MAX_QUEUED) {
-        let text = text.into();
-        let deliver = Deliver::Idle;
-        agent.queue.push(Instruction::new(message, text, deliver));
-    }
+    lets_wait(all, id, text, Deliver::Idle, false);
     life::let_go_if_idle(all, cx, id);
     touch(all, cx, Durability::BeforeReply);
 }
@@ -86,15 +79,17 @@ pub fn decided(all: &mut All, cx: &mut Context, id: AgentId) {
 /// Leaves a note for an agent's next handoff. A full queue keeps what it has: a note is worth less than a
 /// message.
 pub fn note(all: &mut All, cx: &mut Context, id: AgentId, text: String) {
-    let agents = Arc::make_mut(&mut all.agents);
-    agents.next_message += 1;
-    let message = agents.next_message;
-    if let Some(agent) = agents.edit(id).filter(|agent| agent.queue.len() < say::MAX_QUEUED) {
-        let text = text.into();
-        let deliver = Deliver::Rotation;
-        agent.queue.push(Instruction { is_note: true, ..Instruction::new(message, text, deliver) });
-    }
+    lets_wait(all, id, text, Deliver::Rotation, true);
     touch(all, cx, Durability::Soon);
+}
+
+/// Puts a message into the queue of an agent, unless that is full.
+fn lets_wait(all: &mut All, id: AgentId, text: String, deliver: Deliver, is_note: bool) {
+    let agents = Arc::make_mut(&mut all.agents);
+    let message = agents.number_message();
+    if let Some(agent) = agents.edit(id).filter(|agent| agent.queue.len() < say::MAX_QUEUED) {
+        agent.queue.push(Instruction { is_note, ..Instruction::new(message, text.into(), deliver) });
+    }
 }
 
 /// Whether a message can be given to a running process of this provider.
