@@ -5,7 +5,7 @@ use super::worker_running::{self, Running, holder};
 use super::{Command, api};
 use crate::accounts;
 use crate::agents::adopt::{self, Adopted};
-use crate::agents::{FileTouch, LogEntry, SpawnRequest, touched_by};
+use crate::agents::{FileTouch, LogEntry, OpenFiles, SpawnRequest, Touched};
 use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::core::ids::{AgentId, LineageId};
@@ -185,7 +185,7 @@ struct History {
     counted: Tokens,
     context: (u64, u64),
     files: BTreeMap<String, FileTouch>,
-    open: BTreeMap<String, (String, bool)>,
+    open: OpenFiles,
 }
 
 impl History {
@@ -216,7 +216,7 @@ impl History {
             self.context.0 = usage.context_tokens.unwrap_or(self.context.0);
             self.context.1 = usage.context_window.unwrap_or(self.context.1);
         }
-        if let Some((path, writes)) = touched_by(&mut self.open, activity) {
+        if let Some(Touched { path, writes }) = self.open.take(activity) {
             let FileTouch { reads, writes: written } = self.files.entry(path).or_default();
             *if writes { written } else { reads } += 1;
         }

@@ -289,28 +289,15 @@ fn described(fields: &mut Fields) -> SpawnRequest {
         permission: permission(fields).unwrap_or_default(),
         effort: effort(fields).unwrap_or_default(),
         team_id: bounded_word(fields, "teamId"),
-        isolation: isolation(fields),
-        worktree: None,
-        copies: None,
+        isolation: fields.choice("isolation", &["shared", "worktree"]).and_then(of_word).unwrap_or_default(),
         command,
-        env: Extra::default(),
-        on_limit: None,
-        account: None,
-        priority: Priority::default(),
-        runner: None,
+        ..SpawnRequest::default()
     }
 }
 
 /// What a person says for one agent.
 fn on_limit(fields: &mut Fields) -> Option<OnLimit> {
     fields.choice("onLimit", OnLimit::WORDS).and_then(of_word)
-}
-
-fn isolation(fields: &mut Fields) -> Isolation {
-    match fields.choice("isolation", &["shared", "worktree"]) {
-        Some("worktree") => Isolation::Worktree,
-        _ => Isolation::Shared,
-    }
 }
 
 fn patch(ask: &Ask) -> Result<crate::core::Command, Problem> {
@@ -343,8 +330,7 @@ fn moves(ask: &Ask) -> Result<crate::core::Command, Problem> {
 fn whither(fields: &mut Fields) -> moving::Wish {
     let runner = fields.required_string("runner").unwrap_or_default().to_owned();
     let now = fields.boolean("now").unwrap_or_default();
-    let message = bounded(fields, "message").map(str::to_owned).filter(|text| !text.trim().is_empty());
-    moving::Wish { runner, now, message }
+    moving::Wish { runner, now, message: message(fields) }
 }
 
 fn instruct(ask: &Ask) -> Result<crate::core::Command, Problem> {
@@ -354,13 +340,8 @@ fn instruct(ask: &Ask) -> Result<crate::core::Command, Problem> {
 
 fn instruction(fields: &mut Fields) -> (String, Deliver) {
     let message = required(fields, "message");
-    let deliver = match fields.choice("deliver", &["rotation", "now", "idle", "auto"]) {
-        Some("auto") => Deliver::Auto,
-        Some("now") => Deliver::Now,
-        Some("idle") => Deliver::Idle,
-        _ => Deliver::Rotation,
-    };
-    (message, deliver)
+    let deliver = fields.choice("deliver", &["rotation", "now", "idle", "auto"]).and_then(of_word);
+    (message, deliver.unwrap_or_default())
 }
 
 fn attach(ask: &Ask) -> Result<crate::core::Command, Problem> {
@@ -518,19 +499,11 @@ fn env_field(fields: &mut Fields) -> Option<Extra> {
 }
 
 fn effort(fields: &mut Fields) -> Option<Effort> {
-    Some(match fields.shown_choice("effort", &EFFORTS, &[])? {
-        "low" => Effort::Low,
-        "high" => Effort::High,
-        "max" => Effort::Max,
-        _ => Effort::Medium,
-    })
+    fields.shown_choice("effort", &EFFORTS, &[]).and_then(of_word)
 }
 
 fn permission(fields: &mut Fields) -> Option<Permission> {
-    Some(match fields.shown_choice("permission", &PERMISSIONS, &[("full send", "full")])? {
-        "full" => Permission::Full,
-        _ => Permission::Auto,
-    })
+    fields.shown_choice("permission", &PERMISSIONS, &[("full send", "full")]).and_then(of_word)
 }
 
 /// With the fields that a schedule is made of, which are read beside it.

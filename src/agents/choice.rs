@@ -2,7 +2,7 @@
 
 use super::{Agent, Maker, SpawnRequest};
 use crate::accounts::{self, AUTO, DEFAULT};
-use crate::api::{Problem, Validator};
+use crate::api::{FieldError, Problem, Validator};
 use crate::core::State as All;
 use crate::core::time::Time;
 use crate::providers::environment::Extra;
@@ -29,12 +29,7 @@ pub fn variables(all: &All, agent: &Agent) -> Extra {
 }
 
 fn refusal(field: &str, fault: String) -> Problem {
-    let mut validator = Validator::default();
-    validator.fail(field, fault);
-    match validator.finish() {
-        Err(problem) => problem,
-        Ok(()) => Problem::bad_request("validation_failed", format!("{field} is wrong")),
-    }
+    Problem::validation(vec![FieldError { field: field.into(), message: fault }])
 }
 
 /// The provider that is named, else that of the account that is, else the configured one.

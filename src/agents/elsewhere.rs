@@ -62,30 +62,9 @@ pub fn branch_of(agent: &Agent) -> String {
     format!("svc/{}", agent.worktree.as_deref().unwrap_or_default().rsplit('/').next().unwrap_or_default())
 }
 
-/// What somebody is to have elsewhere.
-struct Given<'a> {
-    runner: &'a str,
-    permission: Permission,
-    has_integrations: bool,
-    has_skills: bool,
-    has_account: bool,
-}
-
 /// What a runner has to be, and what cannot be had there.
 pub(super) fn check(all: &All, info: &Info, request: &SpawnRequest, validator: &mut Validator) {
-    let Some(runner) = request.runner.as_deref() else { return };
-    let given = Given {
-        runner,
-        permission: request.permission,
-        has_integrations: !request.integrations.is_empty(),
-        has_skills: !request.skills.is_empty(),
-        has_account: request.account.is_some(),
-    };
-    check_there(all, info, &given, validator);
-}
-
-fn check_there(all: &All, info: &Info, given: &Given<'_>, validator: &mut Validator) {
-    let name = given.runner;
+    let Some(name) = request.runner.as_deref() else { return };
     let config = all.settings.config();
     let mut refuse = |holds: bool, why: &str| {
         validator.check(!holds, "runner", || format!("runner {name} cannot be: {why}"));
@@ -107,11 +86,14 @@ fn check_there(all: &All, info: &Info, given: &Given<'_>, validator: &mut Valida
             }
         }
     }
-    refuse(given.has_integrations, "integrations are called here, and agents there cannot reach them");
-    refuse(given.has_skills, "skills are linked into folders here");
-    refuse(given.has_account, "folders and keys of accounts are here; log in there yourself");
     refuse(
-        info.needs_fence && given.permission == Permission::Auto,
+        !request.integrations.is_empty(),
+        "integrations are called here, and agents there cannot reach them",
+    );
+    refuse(!request.skills.is_empty(), "skills are linked into folders here");
+    refuse(request.account.is_some(), "folders and keys of accounts are here; log in there yourself");
+    refuse(
+        info.needs_fence && request.permission == Permission::Auto,
         "its program keeps no bounds by itself, and there is no fence of svc's there; --permission full lets it \
          do whatever you may do there",
     );
@@ -128,14 +110,15 @@ fn check_there(all: &All, info: &Info, given: &Given<'_>, validator: &mut Valida
 pub(super) fn check_agent(all: &All, agent: &Agent, runner: &str) -> Result<(), Problem> {
     let Ok(provider) = spawn::provider_of(agent) else { return Ok(()) };
     let mut validator = Validator::default();
-    let given = Given {
-        runner,
+    let wish = SpawnRequest {
+        runner: Some(runner.to_owned()),
         permission: agent.permission,
-        has_integrations: !agent.integrations.is_empty(),
-        has_skills: !agent.skills.is_empty(),
-        has_account: agent.account.is_some(),
+        integrations: agent.integrations.to_vec(),
+        skills: agent.skills.to_vec(),
+        account: agent.account.clone(),
+        ..SpawnRequest::default()
     };
-    check_there(all, provider.info(), &given, &mut validator);
+    check(all, provider.info(), &wish, &mut validator);
     validator.finish()
 }
 
@@ -266,29 +249,22 @@ pub(super) fn line(all: &mut All, cx: &mut Context, id: AgentId, cut: Option<&st
     if !agent.status.is_live() || matches!(agent.phase, Phase::Stopping(..) | Phase::Ended) {
         return;
     }
-    let is_cut = matches!(agent.status_reason.why(), Reason::Unreachable { .. });
-    let words = match cut {
-        Some(_) if is_cut => return,
-        Some(why) => {
+    let words = match (cut, agent.status_reason.why()) {
+        (Some(_), Reason::Unreachable { .. }) => return,
+        (Some(why), reason) => {
             let why: String = untrusted_prose(why).chars().take(WHY_CHARS).collect();
             let words = format!("the line to {runner} is cut: {why}");
-            let before = serde_json::to_string(agent.status_reason.why()).ok();
+            let before = serde_json::to_string(reason).ok();
             agent.set_status(cx.now, agent.status, Reason::Unreachable { runner, why, before });
             words
         }
-        None if is_cut => {
-            let before = match agent.status_reason.why() {
-                Reason::Unreachable { before, .. } => {
-                    before.as_deref().and_then(|text| serde_json::from_str(text).ok())
-                }
-                _ => None,
-            };
+        (None, Reason::Unreachable { before, .. }) => {
+            let before = before.as_deref().and_then(|text| serde_json::from_str(text).ok());
             let usual = if agent.turn_open { Reason::Working } else { Reason::TurnEnded };
-            let reason = before.unwrap_or(usual);
-            agent.set_status(cx.now, agent.status, reason);
+            agent.set_status(cx.now, agent.status, before.unwrap_or(usual));
             format!("the line to {runner} stands again")
         }
-        None => return,
+        (None, _) => return,
     };
     let lineage = agent.lineage_id;
     if cut.is_none() {

@@ -79,7 +79,7 @@ pub use spawn::{
     working_folder,
 };
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
-pub use touched::{touched, touched_by};
+pub use touched::{OpenFiles, Touched, touched};
 pub use wait::{decided, note, set_waiting, show, tell};
 
 use crate::api::Problem;
@@ -292,6 +292,12 @@ impl State {
         let record = self.records.get_mut(&id)?;
         self.changes.changed.insert(id);
         Some(Arc::make_mut(record))
+    }
+
+    /// The number of one more message.
+    fn number_message(&mut self) -> u64 {
+        self.next_message += 1;
+        self.next_message
     }
 
     fn insert(&mut self, agent: Agent) {
@@ -563,14 +569,7 @@ fn prune(all: &mut All, cx: &mut Context) {
     if ended <= MAX_ENDED {
         return;
     }
-    let mut oldest: Vec<(Time, AgentId, LineageId)> = all
-        .agents
-        .iter()
-        .filter(|agent| !agent.status.is_live())
-        .map(|agent| (agent.status_since, agent.id, agent.lineage_id))
-        .collect();
-    svc_base::sorted::up(&mut oldest);
-    for (_, id, lineage) in oldest.into_iter().take(ended - MAX_ENDED) {
+    for (_, id, lineage) in store::first_ended(all.agents.iter(), ended - MAX_ENDED) {
         rotation::forget_handoff(all, cx, lineage);
         Arc::make_mut(&mut all.agents).remove(id);
         cx.push(Effect::Remove(Document::Prompt(lineage)));

@@ -16,7 +16,6 @@ use super::record::{Agent, Attached, Deliver, Instruction, Phase, Status, Stop};
 use super::worker::Far;
 use super::{Job, LogEntry, Outcome, elsewhere, life, rotation, say, spawn, touch};
 use crate::api::Problem;
-use crate::context::brief;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::{CallId, Context, Durability, Effect, Moment, State as All};
 use crate::providers::environment::Extra;
@@ -274,10 +273,7 @@ fn go_further(all: &mut All, cx: &mut Context, id: AgentId) {
             Ok(order) => cx.push(Effect::Job(Job::Move(Box::new(order)))),
             Err(why) => failed(all, cx, id, &why),
         },
-        Some(Step::Briefing) => {
-            let facts = Box::new(brief::Facts::of(all, &agent, "moved"));
-            cx.push(Effect::Job(Job::Brief { agent: id, lineage: agent.lineage_id, facts }));
-        }
+        Some(Step::Briefing) => rotation::order_brief(all, cx, &agent, "moved", None),
         Some(Step::Wanted) | None => {}
     }
 }
@@ -331,8 +327,7 @@ pub(super) fn carried(all: &mut All, cx: &mut Context, id: AgentId, result: Resu
     };
     cx.push(Effect::Log(agent.lineage_id, id, LogEntry::life(words)));
     let agents = Arc::make_mut(&mut all.agents);
-    agents.next_message += 1;
-    let number = agents.next_message;
+    let number = agents.number_message();
     let Some(record) = agents.edit(id) else { return };
     record.runner.clone_from(&to);
     note(record, number, to.as_deref());

@@ -2,13 +2,12 @@
 
 use super::open_tools::OpenTools;
 use super::reason::Reason;
-use super::record::{Agent, Attached, Opening, Phase, Status};
+use super::record::{Agent, Opening, Phase, Status};
 use super::spawn::SpawnRequest;
 use super::touched::OpenFiles;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Context, State as All};
 use crate::providers::Tokens;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use svc_base::names;
 
@@ -27,17 +26,14 @@ fn default_model(all: &All, provider: &str) -> Option<String> {
 type Ids = (AgentId, LineageId);
 
 /// The first life of a lineage, as it was asked for.
-#[allow(clippy::too_many_lines, reason = "a line for each thing that is written down")]
 pub(super) fn first(all: &All, cx: &Context, (id, lineage_id): Ids, request: SpawnRequest) -> Agent {
-    Agent {
+    let asked = Agent {
         id,
         lineage_id,
-        predecessor_id: None,
         name: request.name.unwrap_or_else(|| default_name(all, &request.role)),
         role: request.role,
         model: request.model.or_else(|| default_model(all, request.provider.as_deref()?)),
         provider: request.provider.unwrap_or_default(),
-        actual_model: None,
         scope: Arc::new(request.scope),
         working_dir: request.working_dir,
         integrations: Arc::new(request.integrations),
@@ -48,69 +44,37 @@ pub(super) fn first(all: &All, cx: &Context, (id, lineage_id): Ids, request: Spa
         isolation: request.isolation,
         worktree: request.worktree,
         command: Arc::new(request.command),
-        started_by: None,
-        fenced: false,
         env: Arc::new(request.env),
         prompt: request.prompt.into(),
-        status: Status::Starting,
-        status_since: cx.now,
-        status_reason: Reason::Starting.into(),
-        spawned_at: cx.now,
-        last_activity: cx.now,
-        current_activity: None,
-        pid: None,
-        start_ticks: 0,
-        session_id: None,
-        left_sessions: Arc::default(),
         session_counted: request.copies.as_ref().map(|copied| copied.counted).unwrap_or_default(),
-        tokens: Tokens::default(),
-        instance_tokens: Tokens::default(),
-        context_tokens: 0,
-        context_window: 0,
-        cost_usd: 0.0,
-        unpriced_tokens: 0,
-        turns: 0,
-        exit: None,
-        error: None,
-        queue: Vec::new(),
-        files: Arc::new(BTreeMap::new()),
-        last_turn: None,
-        turn_open: true,
-        held: None,
         on_limit: request.on_limit,
         account: request.account,
         priority: request.priority,
         runner: request.runner,
-        moving: None,
-        queued: None,
-        put_away: None,
-        frozen: None,
-        told: None,
-        tries: 0,
-        under_way: Vec::new(),
-        turn_presumed: false,
-        open_tools: OpenTools::default(),
-        limit: None,
-        session_confirmed: false,
-        attached: Attached::No,
-        heard: 0,
         opening: Opening::copying(request.copies),
-        open_files: OpenFiles::default(),
-        near_ceiling: None,
-        stalled: false,
-        phase: Phase::Working,
-    }
+        ..Agent::default()
+    };
+    begins(asked, cx)
 }
 
 /// The next life of `old`: same lineage, name, settings and counters; nothing of its process.
 pub(super) fn next(old: &Agent, id: AgentId, cx: &Context) -> Agent {
     let is_named = old.model.as_deref().is_some_and(|model| old.actual_model.as_deref() != Some(model));
-    Agent {
+    let next = Agent {
         id,
         predecessor_id: Some(old.id),
         // Its program runs what is named for it now; what it was set to itself has hardly changed.
         actual_model: if is_named { None } else { old.actual_model.clone() },
         context_window: if is_named { 0 } else { old.context_window },
+        opening: None,
+        ..old.clone()
+    };
+    begins(next, cx)
+}
+
+/// A life that begins now: nothing is known of its process yet.
+fn begins(agent: Agent, cx: &Context) -> Agent {
+    Agent {
         status: Status::Starting,
         status_since: cx.now,
         status_reason: Reason::Starting.into(),
@@ -132,11 +96,10 @@ pub(super) fn next(old: &Agent, id: AgentId, cx: &Context) -> Agent {
         limit: None,
         session_confirmed: false,
         heard: 0,
-        opening: None,
         open_files: OpenFiles::default(),
         near_ceiling: None,
         stalled: false,
         phase: Phase::Working,
-        ..old.clone()
+        ..agent
     }
 }

@@ -51,10 +51,7 @@ impl Agent {
 
     /// Whether its process does nothing but wait for a person, who finds it again without that process, too.
     pub fn may_be_put_away(&self) -> bool {
-        let waits =
-            matches!(self.status_reason.why(), Reason::AwaitsDecision(awaited) if !awaited.in_process);
-        let resumes =
-            || providers::by_id(&self.provider).is_some_and(|provider| provider.info().capabilities.resume);
+        let waits = self.status_reason.why().awaited().is_some_and(|awaited| !awaited.in_process);
         // What it holds elsewhere is of no use here.
         self.runner.is_none()
             && self.status == Status::Waiting
@@ -66,7 +63,7 @@ impl Agent {
             && self.session_id.is_some()
             && self.session_confirmed
             && self.queue.iter().all(|message| message.is_note)
-            && resumes()
+            && providers::info_of(&self.provider).capabilities.resume
     }
 
     /// Since when nothing has happened to it.
@@ -117,10 +114,7 @@ pub(super) fn holds(agent: &mut Agent, now: Time, status: Status, is_well: bool)
     {
         return false;
     }
-    let awaited = match agent.status_reason.why() {
-        Reason::AwaitsDecision(awaited) => Some(awaited.clone()),
-        _ => None,
-    };
+    let awaited = agent.status_reason.why().awaited().cloned();
     agent.put_away = Some(Box::new(PutAway { is_gone: true, ..*away }));
     agent.pid = None;
     agent.error = None;

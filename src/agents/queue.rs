@@ -29,25 +29,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::cmp::Reverse;
 use std::sync::Arc;
+use svc_base::recorded::Recorded;
 
 #[cfg(test)]
 #[path = "queue_tests.rs"]
 mod tests;
 
 /// Who goes on first when there is room.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    svc_base::recorded::Recorded,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Priority {
     Low,
@@ -68,7 +57,7 @@ impl Priority {
 }
 
 /// What is kept of a start that waits, beside what it is to be started with ([`Agent::opening`]).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Queued {
     /// Its place: lower ones came before.

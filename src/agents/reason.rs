@@ -17,10 +17,11 @@ use words::{above_ceiling, cut_off, limited, moved, provider_busy, put_away, sil
 
 /// Why an agent is in its status. The names of the variants in kebab-case are `statusCode` of the API and
 /// stand in the state file, so they never change; the sentences may.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(tag = "code", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum Reason {
     /// The order to start it was given.
+    #[default]
     Starting,
     /// The order to start it was given, in place of the life that a rotation ended.
     Succeeding {
@@ -313,6 +314,14 @@ impl Reason {
         }
     }
 
+    /// What a person is to decide, where it waits for that.
+    pub fn awaited(&self) -> Option<&Awaited> {
+        match self {
+            Self::AwaitsDecision(awaited) => Some(awaited),
+            _ => None,
+        }
+    }
+
     /// What no output for this long means after this reason.
     pub fn silent(seconds: u64, before: &StatusReason) -> Self {
         let is_plain = before.remarks.is_empty() && matches!(before.why, Self::Working | Self::ProcessRuns);
@@ -473,7 +482,7 @@ impl Display for Remark {
 ///
 /// In the state file: `statusReason`, the words; `statusCause`, the reason with its `code`; `statusRemarks`.
 /// A file of an earlier version has the words alone; a cause that this version does not know counts as none.
-#[derive(Debug, Clone, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct StatusReason {
     why: Reason,
     remarks: Vec<Remark>,

@@ -23,12 +23,14 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Arguments;
 use std::sync::Arc;
+use svc_base::recorded::Recorded;
 
 /// Where an agent is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// The order to start it was given.
+    #[default]
     Starting,
     Running,
     /// It is blocked on an approval or a question.
@@ -57,9 +59,7 @@ impl Status {
 }
 
 /// When a message is to be delivered.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Deliver {
     /// With the next rotation.
@@ -87,9 +87,7 @@ impl Deliver {
 }
 
 /// Where an agent's changes go first.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
     /// Into the project's folder, as everybody's. In stored wishes of earlier versions it may be empty.
@@ -101,7 +99,7 @@ pub enum Isolation {
 }
 
 /// A message that waits for delivery.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Recorded)]
 pub struct Instruction {
     /// Unique within this daemon's life and its state file.
     pub id: u64,
@@ -120,7 +118,7 @@ pub struct Instruction {
 }
 
 /// How its process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Recorded)]
 pub struct ExitInfo {
     /// The exit code, if it exited.
     pub code: Option<i32>,
@@ -131,16 +129,14 @@ pub struct ExitInfo {
 }
 
 /// How often a file was read and written.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Recorded)]
 pub struct FileTouch {
     pub reads: u32,
     pub writes: u32,
 }
 
 /// Whether a person is at its own screen.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Attached {
     #[default]
@@ -170,7 +166,7 @@ impl Attached {
 }
 
 /// Why a live agent was ordered to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Recorded)]
 pub enum Stop {
     /// A person or program wished it.
     Kill,
@@ -192,7 +188,7 @@ pub enum Stop {
 ///    │                                       │                 ▲
 ///    └──────────── stop ordered ─────────────┴──▶ Stopping ────┘
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Recorded)]
 pub enum Phase {
     Working,
     /// Told to end by itself.
@@ -209,7 +205,7 @@ pub enum Phase {
 
 /// What an agent's program is to be started with, kept until it runs: a daemon that is killed before leaves
 /// it to the next one.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Opening {
     /// Its first message.
@@ -223,7 +219,7 @@ pub struct Opening {
 }
 
 /// What a rotation still has to do once the successor runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Succession {
     /// The life before.
@@ -235,7 +231,7 @@ pub struct Succession {
 }
 
 /// The facts of one agent. Stored as it is, but for what `serde(skip)` marks.
-#[derive(Debug, Clone, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
     /// This life.
@@ -405,7 +401,7 @@ fn is_plain(env: &Extra) -> bool {
 }
 
 /// What is kept of a turn's end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct LastTurn {
     /// The provider called it a failure.

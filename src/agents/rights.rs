@@ -154,7 +154,7 @@ impl Rights {
 
 /// Whether the kernel keeps an agent's writing in its project, whatever `enforcement` says of scopes.
 pub fn is_fenced(all: &All, agent: &Agent) -> bool {
-    let needs = || providers::by_id(&agent.provider).is_some_and(|provider| provider.info().needs_fence);
+    let needs = || providers::info_of(&agent.provider).needs_fence;
     all.project.can_fence && agent.permission == Permission::Auto && (agent.fenced || needs())
 }
 
@@ -206,20 +206,15 @@ impl Maker {
     ///
     /// Errors: 403 `agent_may_not` when it asks for more.
     pub fn meet(&self, all: &All, request: &mut SpawnRequest) -> Result<(), Problem> {
-        let who = || match self.lineage {
-            Some(lineage) => {
-                all.agents.by_lineage(lineage).map_or_else(|| "unknown".into(), |agent| agent.id.to_string())
-            }
-            None => "unknown".into(),
-        };
+        let own = self.lineage.and_then(|lineage| all.agents.by_lineage(lineage));
+        let who = || own.map_or_else(|| "unknown".into(), |agent| agent.id.to_string());
         let may_not = |what: &str| refused(&format!("agent {} may not {what}", who()));
         let given = self.rights.child(request).map_err(|Refusal(what)| may_not(&what))?;
         request.scope = given.scope.unwrap_or_default();
-        let Some(lineage) = self.lineage else { return Ok(()) };
-        let own = all.agents.by_lineage(lineage).and_then(|agent| agent.team_id.as_deref());
+        let own_team = own.and_then(|agent| agent.team_id.as_deref());
         match request.team_id.as_deref() {
             // Its agents get the key of a toy.
-            Some(team) if Some(team) != own && holds_key(all, team) => {
+            Some(team) if self.lineage.is_some() && Some(team) != own_team && holds_key(all, team) => {
                 Err(may_not("put an agent into the team of a toy, which it is not in itself"))
             }
             _ => Ok(()),

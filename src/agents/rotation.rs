@@ -177,10 +177,7 @@ pub fn begin(all: &mut All, cx: &mut Context, id: AgentId, reason: &str, call: O
         return;
     }
     let Some(agent) = all.agents.get(id).cloned() else { return };
-    let awaited = match agent.status_reason.why() {
-        Reason::AwaitsDecision(awaited) => Some(awaited.clone()),
-        _ => None,
-    };
+    let awaited = agent.status_reason.why().awaited().cloned();
     let asked = last_word::ask(all, cx, &agent, reason, call.is_some());
     let step = asked.map_or(Step::Briefing, |call| Step::Asking { call, since: cx.now });
     let calls = call.into_iter().collect();
@@ -199,7 +196,14 @@ pub fn begin(all: &mut All, cx: &mut Context, id: AgentId, reason: &str, call: O
     touch(all, cx, Durability::Soon);
 }
 
-fn order_brief(all: &All, cx: &mut Context, agent: &Agent, reason: &str, last_word: Option<String>) {
+/// Has the brief of an agent made: why its life ends, and what its session has said last where it was asked.
+pub(super) fn order_brief(
+    all: &All,
+    cx: &mut Context,
+    agent: &Agent,
+    reason: &str,
+    last_word: Option<String>,
+) {
     let facts = Box::new(brief::Facts { last_word, ..brief::Facts::of(all, agent, reason) });
     cx.push(Effect::Job(Job::Brief { agent: agent.id, lineage: agent.lineage_id, facts }));
 }
@@ -249,8 +253,7 @@ pub fn prepare_handoff(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
     };
     let awaited = is_wanted && !under_way(all, id);
     if awaited {
-        let facts = Box::new(brief::Facts::of(all, &agent, FULL));
-        cx.push(Effect::Job(Job::Brief { agent: id, lineage: agent.lineage_id, facts }));
+        order_brief(all, cx, &agent, FULL, None);
     }
     awaited
 }
@@ -461,36 +464,26 @@ pub fn go_on(all: &All, cx: &mut Context) {
     let pending = all.agents.pending_rotations.iter();
     for (id, rotation) in pending.filter(|(_, rotation)| matches!(rotation.step, Step::Briefing)) {
         if let Some(agent) = all.agents.get(*id) {
-            let facts = Box::new(brief::Facts::of(all, agent, &rotation.reason));
-            cx.push(Effect::Job(Job::Brief { agent: agent.id, lineage: agent.lineage_id, facts }));
+            order_brief(all, cx, agent, &rotation.reason, None);
         }
     }
 }
 
 /// The new agent runs: done.
 pub fn successor_started(all: &mut All, cx: &mut Context, id: AgentId) {
-    let starting =
-        all.agents.pending_rotations.get(&id).is_some_and(|r| matches!(r.step, Step::Starting { .. }));
-    if !starting {
-        return;
-    }
+    let step = all.agents.pending_rotations.get(&id).map(|rotation| &rotation.step);
+    let Some(&Step::Starting { old_context_tokens }) = step else { return };
     let agents = Arc::make_mut(&mut all.agents);
     let Some(rotation) = agents.pending_rotations.remove(&id) else { return };
-    let Step::Starting { old_context_tokens } = rotation.step else { return };
-    let mut name = String::new();
-    let mut lineage = None;
-    if let Some(agent) = agents.get(id) {
-        name.clone_from(&agent.name);
-        lineage = Some(agent.lineage_id);
-    }
     let successor = agents.get(id).cloned();
+    let name = successor.as_ref().map(|agent| agent.name.clone()).unwrap_or_default();
     let entry = Entry {
         old: rotation.old,
         new: id,
         agent_name: name.clone(),
         reason: rotation.reason.clone(),
         timestamp: cx.now,
-        lineage_id: lineage,
+        lineage_id: successor.as_ref().map(|agent| agent.lineage_id),
         tokens_saved: old_context_tokens,
         last_word: rotation.last_word.clone(),
         ..Entry::default()

@@ -63,8 +63,7 @@ pub fn instruct(
     // A person is at its screen: it hears it when the person has left.
     let deliver = if agent.attached == Attached::Here { Deliver::Idle } else { deliver };
     let agents = Arc::make_mut(&mut all.agents);
-    agents.next_message += 1;
-    let message_id = agents.next_message;
+    let message_id = agents.number_message();
     let Some(record) = agents.edit(agent.id) else { return Err(Problem::not_found("the agent is gone")) };
     // In every other phase its input is closed, or closes soon: the message waits for the next life.
     let now = deliver == Deliver::Now && live_input && record.phase == Phase::Working;
@@ -239,9 +238,8 @@ pub(super) fn enqueue(all: &mut All, agent: &mut Agent, message: String) -> Resu
         );
         return Err(Problem::new(409, "queue_full", text));
     }
-    let agents = Arc::make_mut(&mut all.agents);
-    agents.next_message += 1;
-    agent.queue.push(Instruction::new(agents.next_message, message.into(), Deliver::Rotation));
+    let number = Arc::make_mut(&mut all.agents).number_message();
+    agent.queue.push(Instruction::new(number, message.into(), Deliver::Rotation));
     Ok(())
 }
 

@@ -198,16 +198,22 @@ impl Agent {
 fn newest(mut agents: Vec<Arc<Agent>>) -> Vec<Arc<Agent>> {
     let ended = agents.iter().filter(|agent| !agent.status.is_live()).count();
     let Some(surplus) = ended.checked_sub(MAX_ENDED).filter(|surplus| *surplus > 0) else { return agents };
-    let mut oldest: Vec<_> = agents
-        .iter()
-        .filter(|agent| !agent.status.is_live())
-        .map(|agent| (agent.status_since, agent.id))
-        .collect();
-    sorted::up(&mut oldest);
-    oldest.truncate(surplus);
-    let gone: HashSet<AgentId> = oldest.into_iter().map(|(_, id)| id).collect();
+    let gone: HashSet<AgentId> =
+        first_ended(agents.iter(), surplus).into_iter().map(|(_, id, _)| id).collect();
     agents.retain(|agent| !gone.contains(&agent.id));
     agents
+}
+
+/// So many of those that have ended, the first to end first.
+pub(super) fn first_ended<'a>(
+    agents: impl Iterator<Item = &'a Arc<Agent>>,
+    count: usize,
+) -> Vec<(Time, AgentId, LineageId)> {
+    let ended = agents.filter(|agent| !agent.status.is_live());
+    let mut ended: Vec<_> = ended.map(|agent| (agent.status_since, agent.id, agent.lineage_id)).collect();
+    sorted::up(&mut ended);
+    ended.truncate(count);
+    ended
 }
 
 #[cfg(test)]

@@ -21,18 +21,6 @@ pub struct Touched {
     pub writes: bool,
 }
 
-/// Calls under way by id, as [`OpenFiles`] has them: takes in an activity; the file of a call that has ended
-/// well, and whether it was written.
-pub fn touched_by(
-    open: &mut BTreeMap<String, (String, bool)>,
-    activity: &Activity,
-) -> Option<(String, bool)> {
-    let mut files = OpenFiles(std::mem::take(open));
-    let touched = files.take(activity).map(|Touched { path, writes }| (path, writes));
-    *open = files.0;
-    touched
-}
-
 impl OpenFiles {
     /// Takes in an activity; the file of a call that has ended well.
     pub fn take(&mut self, activity: &Activity) -> Option<Touched> {

@@ -83,11 +83,10 @@ pub fn note(all: &mut All, cx: &mut Context, id: AgentId, text: String) {
     touch(all, cx, Durability::Soon);
 }
 
-/// One more message waits for an agent, if there is room for it.
+/// Puts a message into the queue of an agent, unless that is full.
 fn keep(all: &mut All, id: AgentId, text: String, deliver: Deliver, is_note: bool) {
     let agents = Arc::make_mut(&mut all.agents);
-    agents.next_message += 1;
-    let message = agents.next_message;
+    let message = agents.number_message();
     if let Some(agent) = agents.edit(id).filter(|agent| agent.queue.len() < say::MAX_QUEUED) {
         agent.queue.push(Instruction { is_note, ..Instruction::new(message, text.into(), deliver) });
     }

@@ -50,6 +50,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use svc_keeper::client::Writer;
+use svc_sys::clock;
 use svc_sys::process::{Prepare, Processes, STOP_GRACE, let_answers_go_first};
 
 /// After the order to finish and the last output, how long a program may take to end by itself.
@@ -424,6 +425,15 @@ impl Inner {
     fn forget(&self, agent: AgentId) {
         self.live().remove(&agent);
     }
+}
+
+/// What nobody else can say.
+fn random() -> String {
+    format!("{:016x}{:016x}", clock::random(), clock::random())
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Counts a run's thread while it lives, panic or not.

@@ -28,6 +28,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 pub use exact::{Exact, MAX_TOKENS};
 pub use find::{Kind, Within, said};
 use lineage::Lineage;
+pub(super) use lineage::numbers;
 pub use raw::{RawLines, RawPlace};
 pub use search::{Found, Searched};
 use serde::Serialize;

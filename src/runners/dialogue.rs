@@ -50,7 +50,7 @@ pub struct Record {
 }
 
 /// What a keeper there is to start.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Opening {
     /// The provider's id.

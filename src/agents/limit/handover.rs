@@ -11,8 +11,8 @@
 use super::{BUSY_DELAY_MAX, DISK_DELAY, Held, begins, set_deadline};
 use crate::accounts::{self, DEFAULT};
 use crate::agents::record::{Agent, Status};
-use crate::agents::{Job, rotation};
-use crate::context::{brief, briefing};
+use crate::agents::rotation;
+use crate::context::briefing;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::core::{Context, Effect, State as All};
@@ -89,8 +89,7 @@ pub(super) fn asks_brief(all: &All, cx: &mut Context, agent: &Agent, held: &Held
     let has_run = agent.turns > 0 || agent.session_id.is_some() || agent.tokens.total() > 0;
     let asks = has_run && hand_over_to(all, cx.now, agent, held).is_some();
     if asks {
-        let facts = Box::new(brief::Facts::of(all, agent, WHY));
-        cx.push(Effect::Job(Job::Brief { agent: agent.id, lineage: agent.lineage_id, facts }));
+        rotation::order_brief(all, cx, agent, WHY, None);
     }
     asks
 }

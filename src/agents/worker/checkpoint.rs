@@ -10,7 +10,7 @@
 //! Nothing here waits for the disk: a power cut ends the keeper, too.
 
 use super::stream::Saved;
-use crate::agents::worker_log::RawPlace;
+use crate::agents::worker_log::{RawPlace, numbers};
 use crate::core::ids::AgentId;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
@@ -131,11 +131,9 @@ impl RunFolder {
 
     /// The newest checkpoint that the state on disk, which has heard so many deeds, is as new as.
     pub(super) fn newest(&self, heard: u64) -> Option<Checkpoint> {
-        let mut numbers = self.numbers();
-        sorted::by(&mut numbers, |one, other| other.cmp(one));
         let read =
             |n: u64| -> io::Result<Checkpoint> { Ok(serde_json::from_slice(&read(&self.file_of(n))?)?) };
-        numbers.into_iter().filter_map(|n| read(n).ok()).find(|found| found.saved.deed <= heard)
+        self.numbers().into_iter().rev().filter_map(|n| read(n).ok()).find(|found| found.saved.deed <= heard)
     }
 
     /// Removes checkpoints before this one.
@@ -156,10 +154,9 @@ impl RunFolder {
         }
     }
 
+    /// Those of its checkpoints, in order.
     fn numbers(&self) -> Vec<u64> {
-        let Ok(entries) = fs::read_dir(&self.0) else { return Vec::new() };
-        let number = |name: &str| name.strip_prefix("at-")?.strip_suffix(".json")?.parse().ok();
-        entries.flatten().filter_map(|entry| number(entry.file_name().to_str()?)).collect()
+        numbers(&self.0, "at-", ".json").unwrap_or_default()
     }
 
     fn file_of(&self, n: u64) -> PathBuf {

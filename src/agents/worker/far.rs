@@ -1,13 +1,13 @@
 //! A run on another machine: the program of its keeper here is the line to the keeper there.
 
-use super::checkpoint::{RunFile, RunFolder};
+use super::checkpoint::RunFolder;
 use super::env::own_program;
-use super::{Inner, RunSpec};
+use super::{Inner, RunSpec, millis, random};
 use crate::agents::Agent;
 use crate::agents::report::RunReport;
 use crate::providers::environment::Extra;
 use crate::providers::{Launch, LaunchProgram, LaunchRequest};
-use crate::runners::dialogue::{LENT, Opening, PLAN, Parcel, Plan};
+use crate::runners::dialogue::{LENT, Opening, Parcel, Plan};
 use crate::runners::kind::Spot;
 use crate::runners::worker_host::{line_variables, own_hash};
 use crate::runners::worker_place::{self, Ready};
@@ -16,10 +16,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use svc_keeper::protocol::Order;
-use svc_sys::clock;
-use svc_sys::files::replace_soon;
-use svc_sys::process::{Marker, Processes};
+use svc_sys::process::{Processes, Spec};
 
 /// The keeper there goes on without a daemon for at least this long: a line may be cut for a while.
 pub const ORPHAN_LEAST: Duration = Duration::from_secs(15 * 60);
@@ -55,16 +52,15 @@ impl Far {
         LaunchRequest { project_dir: self.tree.clone(), ..request.clone() }
     }
 
-    /// Writes down what the line is to do, and orders it.
+    /// The mark of the line's own words, and what it is to do, as that is written down for it.
     ///
     /// Errors: a sentence.
-    pub(super) fn launch(
+    pub(super) fn line(
         &self,
         inner: &Inner,
         spec: &RunSpec,
-        folder: &RunFolder,
-        launch: Launch,
-    ) -> Result<(Launch, Order, RunFile), String> {
+        launch: &Launch,
+    ) -> Result<(String, Vec<u8>), String> {
         let name = &self.runner.name;
         if self.program != own_hash()? {
             return Err(format!(
@@ -73,36 +69,18 @@ impl Far {
             ));
         }
         let mark = format!("svc-line {} ", random());
-        let project = spec.request.project_dir.clone();
-        let plan = self.plan(inner, spec, &launch, mark.clone())?;
-        let file = RunFile {
-            agent: spec.agent,
-            model: spec.request.model.clone(),
-            beside: None,
-            has_room: false,
-            at_screen: false,
-            record_folders: Vec::new(),
-            line_mark: Some(mark),
-        };
+        let plan = self.plan(inner, spec, launch, mark.clone())?;
         let text = serde_json::to_vec(&plan).map_err(|error| error.to_string())?;
-        let made = folder.make().and_then(|()| folder.write_run(&file));
-        let made = made.and_then(|()| replace_soon(&folder.path().join(PLAN), &text));
-        made.map_err(|error| format!("its folder {} cannot be made: {error}", folder.path().display()))?;
-        let order = Order {
-            token: random(),
-            run_dir: folder.path().to_path_buf(),
-            program: own_program(),
-            args: vec![worker_line::SUB_COMMAND.into(), folder.path().into()],
+        Ok((mark, text))
+    }
+
+    /// The process of the line.
+    pub(super) fn process(&self, spec: &RunSpec, folder: &RunFolder) -> Spec {
+        Spec {
             env: line_variables().into_iter().chain(self.lent_to(spec)).collect(),
-            cwd: project.clone(),
-            stdin: launch.stdin,
-            marker: Marker { agent: spec.agent, project_dir: project },
-            stop_grace_ms: millis(inner.limits.stop_grace + STOP_GRACE),
-            orphan_ms: millis(spec.orphan),
-            nice: spec.nice,
-            ceiling: spec.ceiling,
-        };
-        Ok((launch, order, file))
+            args: vec![worker_line::SUB_COMMAND.into(), folder.path().into()],
+            ..Spec::tool(own_program(), &[], &spec.request.project_dir)
+        }
     }
 
     /// What the line passes on of the vault, which stands in no plan.
@@ -127,24 +105,24 @@ impl Far {
         let opening = Opening {
             provider: agent.provider.clone(),
             program,
-            args: Vec::new(),
-            env: Vec::new(),
-            own_env: Vec::new(),
             extra: Extra::clone(&agent.env),
             folder: self.folder.clone(),
-            stdin: false,
             agent: agent.id,
-            token: String::new(),
-            stop_grace_ms: 0,
-            orphan_ms: 0,
-            nice: 0,
-            ceiling: 0,
             branch: self.branch.clone(),
-            tip: String::new(),
+            ..Opening::default()
         };
-        Ok(Plan {
-            socket: self.standing(processes, project, &spot).0,
-            direct: None,
+        let plan = self.plan_of(processes, project, spot, opening);
+        Ok(Plan { direct: None, parcel: Some(parcel), ..plan })
+    }
+
+    /// The plan of a call to a place that is there, through the connection that stands, if one does.
+    fn plan_of(&self, processes: &Processes, project: &Path, spot: Spot, opening: Opening) -> Plan {
+        let facts = self.runner.checked.as_ref().and_then(|checked| checked.facts.as_ref());
+        let home = facts.map_or("", |facts| &facts.home);
+        let (socket, direct) = worker_master::standing(processes, project, &self.runner, &spot, home).unzip();
+        Plan {
+            socket,
+            direct: direct.flatten(),
             spot,
             waits: false,
             program: self.program.clone(),
@@ -154,21 +132,8 @@ impl Far {
             work: self.work.clone(),
             run: random(),
             opening,
-            parcel: Some(parcel),
-        })
-    }
-
-    /// The socket of the connection that stands, and one that leads there through it.
-    fn standing(
-        &self,
-        processes: &Processes,
-        project: &Path,
-        spot: &Spot,
-    ) -> (Option<PathBuf>, Option<PathBuf>) {
-        let facts = self.runner.checked.as_ref().and_then(|checked| checked.facts.as_ref());
-        let home = facts.map_or("", |facts| &facts.home);
-        let (socket, direct) = worker_master::standing(processes, project, &self.runner, spot, home).unzip();
-        (socket, direct.flatten())
+            parcel: None,
+        }
     }
 
     /// What the line is told, once its place is there.
@@ -199,30 +164,7 @@ impl Far {
             branch: self.branch.clone(),
             tip: String::new(),
         };
-        let project = spec.request.project_dir.clone();
-        let (socket, direct) = self.standing(&inner.processes, &project, &spot);
-        Ok(Plan {
-            socket,
-            direct,
-            spot,
-            waits,
-            program: self.program.clone(),
-            project,
-            mark,
-            place: self.runner.folder.clone(),
-            work: self.work.clone(),
-            run: random(),
-            opening,
-            parcel: None,
-        })
+        let plan = self.plan_of(&inner.processes, &spec.request.project_dir, spot, opening);
+        Ok(Plan { waits, mark, ..plan })
     }
-}
-
-/// What nobody else can say.
-fn random() -> String {
-    format!("{:016x}{:016x}", clock::random(), clock::random())
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

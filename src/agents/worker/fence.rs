@@ -159,21 +159,16 @@ fn make_within(root: &Path, place: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Places of programs, and whether each is a folder.
+type Places = Vec<(PathBuf, bool)>;
+
 /// Where a program keeps its state, and whether it is a folder to be made.
-pub fn program_places(
-    home: &Path,
-    provider: &str,
-    variable: impl Fn(&str) -> Option<OsString>,
-) -> Vec<(PathBuf, bool)> {
+pub fn program_places(home: &Path, provider: &str, variable: impl Fn(&str) -> Option<OsString>) -> Places {
     named_places(home, provider, variable, |info| info.state_places, &[])
 }
 
 /// What of a program's state makes it run programs, and whether it is a folder.
-pub fn obeyed_places(
-    home: &Path,
-    provider: &str,
-    variable: impl Fn(&str) -> Option<OsString>,
-) -> Vec<(PathBuf, bool)> {
+pub fn obeyed_places(home: &Path, provider: &str, variable: impl Fn(&str) -> Option<OsString>) -> Places {
     named_places(home, provider, variable, |info| info.obeyed_places, &[])
 }
 
@@ -200,11 +195,7 @@ pub fn make_empty(root: &Path, place: &Path, is_folder: bool) -> io::Result<()> 
 }
 
 /// Where a program keeps its state and the caches of tools are, and whether it is a folder to be made.
-pub fn state_places(
-    home: &Path,
-    provider: &str,
-    variable: impl Fn(&str) -> Option<OsString>,
-) -> Vec<(PathBuf, bool)> {
+pub fn state_places(home: &Path, provider: &str, variable: impl Fn(&str) -> Option<OsString>) -> Places {
     named_places(home, provider, variable, |info| info.state_places, CACHES)
 }
 
@@ -214,7 +205,7 @@ fn named_places(
     variable: impl Fn(&str) -> Option<OsString>,
     of: impl Fn(&Info) -> &'static [&'static str],
     more: &'static [&'static str],
-) -> Vec<(PathBuf, bool)> {
+) -> Places {
     // Behind the protocol may stand the program of any of them.
     let is_any = providers::info_of(provider).takes_command;
     let infos = providers::all().iter().map(|provider| provider.info());

@@ -1,6 +1,7 @@
 //! What a run is told from outside: a bounded queue that never makes anybody wait, and the two bells that
 //! wake the run's thread wherever it waits.
 
+use super::millis;
 use crate::providers::Ruling;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::VecDeque;
@@ -165,7 +166,7 @@ pub(super) fn tell_stop(orders: &Orders, writer: Option<&Arc<Writer>>, is_told: 
         return;
     }
     *is_told = true;
-    let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+    let grace_ms = millis(grace);
     if let Some(writer) = writer
         && let Err(error) = writer.send(&ToKeeper::Stop { grace_ms })
     {

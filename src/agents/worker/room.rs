@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use svc_room::{Plan, Step, Tried};
 use svc_sys::clock;
+use svc_sys::files::missing_is_fine;
 use svc_sys::process::{Processes, Spec};
 
 /// The planner's file, which is taken along into the room and out of it.
@@ -202,8 +203,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
             open_up(path);
             fs::remove_dir_all(path)
         }
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+        removed => removed.or_else(missing_is_fine),
     }
 }
 

@@ -13,10 +13,11 @@ use super::notes::Act;
 use super::orders::Order;
 use super::output::{Output, Taken};
 use super::stream::{End, Stream};
-use super::{Inner, Kept, Known, Run, RunSpec, far};
+use super::{Inner, Kept, Known, Run, RunSpec, far, millis, random};
 use crate::agents::report::{Keeper, RunReport};
 use crate::core::time::Time;
 use crate::providers::{Launch, Provider, Ruling, SessionStart};
+use crate::runners::dialogue::PLAN;
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use svc_keeper::client::{self, Link, Next, Reader};
 use svc_keeper::protocol::{Order as KeeperOrder, records};
-use svc_sys::clock;
+use svc_sys::files::replace_soon;
 use svc_sys::process::{Identity, Marker};
 
 /// A run that prints on and on hands over a batch this often, unless one is full before: waking the core for
@@ -385,34 +386,44 @@ fn launch(
     }));
     let (mut launch, last) =
         made.unwrap_or_else(|_| Err(format!("the provider {} failed (a bug in this program)", info.id)))?;
-    if let Some(far) = &spec.far {
-        return far.launch(inner, spec, folder, launch);
-    }
+    let line = spec.far.as_ref().map(|far| far.line(inner, spec, &launch)).transpose()?;
     let marker = Marker { agent: spec.agent, project_dir: spec.request.project_dir.clone() };
     let spec_of =
         |launch: &Launch| process_spec(launch, info, &spec.env_extra, &spec.request, &marker, beside);
-    let mut process = spec_of(&launch);
-    if let Some(args) = last {
-        let last = (!args.is_empty()).then(|| {
-            launch.args = args;
-            spec_of(&launch)
-        });
-        process = on_terminal(process, last, folder.path());
-    }
+    let process = match (&spec.far, last) {
+        (Some(far), _) => far.process(spec, folder),
+        (None, None) => spec_of(&launch),
+        (None, Some(args)) => {
+            let process = spec_of(&launch);
+            let last = (!args.is_empty()).then(|| {
+                launch.args = args;
+                spec_of(&launch)
+            });
+            on_terminal(process, last, folder.path())
+        }
+    };
     let (beside, has_room) = beside.place();
+    // What runs elsewhere has neither a screen nor a record of its session here.
+    let at_screen = spec.at_screen.is_some() && line.is_none();
+    let record_folders = match line {
+        Some(_) => Vec::new(),
+        None => record_folders(spec.provider, &process.env, at_screen),
+    };
+    let (line_mark, plan) = line.unzip();
     let file = RunFile {
         agent: spec.agent,
         model: spec.request.model.clone(),
         beside,
         has_room,
-        at_screen: spec.at_screen.is_some(),
-        line_mark: None,
-        record_folders: record_folders(spec.provider, &process.env, spec.at_screen.is_some()),
+        at_screen,
+        line_mark,
+        record_folders,
     };
     let made = folder.make().and_then(|()| folder.write_run(&file));
+    let made = made.and_then(|()| plan.map_or(Ok(()), |plan| replace_soon(&folder.path().join(PLAN), &plan)));
     made.map_err(|error| format!("its folder {} cannot be made: {error}", folder.path().display()))?;
     let order = KeeperOrder {
-        token: format!("{:016x}{:016x}", clock::random(), clock::random()),
+        token: random(),
         run_dir: folder.path().to_path_buf(),
         program: process.program,
         args: process.args,
@@ -426,10 +437,6 @@ fn launch(
         ceiling: spec.ceiling,
     };
     Ok((launch, order, file))
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The variables that a provider looks at to find a record of a session, with their values.

@@ -8,6 +8,7 @@
 //! **Invariant:** the keeper has an act before anybody hears of what came of it.
 
 use super::lines::Lines;
+use super::millis;
 use super::notes::{Act, Notes, message_of};
 use super::orders::{Orders, Settings, tell_stop};
 use super::output::Output;
@@ -195,8 +196,7 @@ impl Stream {
     /// Tells the keeper what holds from now on.
     pub fn tell_settings(&self, settings: Settings) {
         let Settings { orphan, ceiling, frozen } = settings;
-        let orphan_ms = u64::try_from(orphan.as_millis()).unwrap_or(u64::MAX);
-        self.tell(&ToKeeper::Settings { orphan_ms, ceiling: Some(ceiling), frozen });
+        self.tell(&ToKeeper::Settings { orphan_ms: millis(orphan), ceiling: Some(ceiling), frozen });
     }
 
     fn tell(&self, order: &ToKeeper) {

@@ -11,6 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
+use svc_sys::files::missing_is_fine;
 
 /// Bytes of one segment; a single larger entry has a segment of its own.
 pub(super) const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
@@ -19,7 +20,7 @@ pub(super) const SEGMENTS_MAX: usize = 128;
 /// Bytes between two marks of the index.
 const INDEX_EVERY_BYTES: u64 = 64 * 1024;
 /// Room for encoding that is kept from one append to the next.
-const KEPT_ROOM_BYTES: usize = 256 * 1024;
+pub(super) const KEPT_ROOM_BYTES: usize = 256 * 1024;
 
 /// One lineage's log; its files are opened when they are first needed.
 #[derive(Debug)]
@@ -110,7 +111,7 @@ fn encode(bytes: &mut Vec<u8>, n: u64, head: &str, deed: u64, entry: &impl Seria
 }
 
 /// The numbers in the names of files like `<prefix>000001<suffix>`, in order.
-pub(super) fn numbers(dir: &Path, prefix: &str, suffix: &str) -> io::Result<Vec<u64>> {
+pub(in crate::agents) fn numbers(dir: &Path, prefix: &str, suffix: &str) -> io::Result<Vec<u64>> {
     let number = |name: &str| name.strip_prefix(prefix)?.strip_suffix(suffix)?.parse::<u64>().ok();
     let mut found: Vec<u64> =
         std::fs::read_dir(dir)?.flatten().filter_map(|entry| number(entry.file_name().to_str()?)).collect();
@@ -207,10 +208,7 @@ impl Lineage {
     /// Deletes the folder with everything in it.
     pub fn remove(&mut self) -> io::Result<()> {
         self.close();
-        match std::fs::remove_dir_all(&self.dir) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        std::fs::remove_dir_all(&self.dir).or_else(missing_is_fine)
     }
 
     /// Deletes segments that were last written before this moment; how many.

@@ -1,6 +1,7 @@
 //! What a program really printed, for the days when its parser is wrong. Bounded: the oldest is dropped.
 
 use super::Stream;
+use super::lineage::KEPT_ROOM_BYTES;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use serde::{Deserialize, Serialize};
@@ -13,8 +14,6 @@ use svc_base::json_text::push_json_text;
 const RAW_SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
 /// Raw segments per lineage.
 const RAW_SEGMENTS_MAX: usize = 4;
-/// Room for lines that is kept from one write to the next.
-const KEPT_ROOM_BYTES: usize = 256 * 1024;
 
 /// Lines that wait to be written together, encoded.
 #[derive(Debug)]
