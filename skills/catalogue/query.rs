@@ -134,7 +134,7 @@ impl ListQuery {
         let mut out = String::new();
         let mut add = |name: &str, value: &str| {
             let glue = if out.is_empty() { '?' } else { '&' };
-            let _ = write!(out, "{glue}{name}={}", encoded(value));
+            let _ = write!(out, "{glue}{name}={}", svc_base::percent::encode(value));
         };
         if !self.search.is_empty() {
             add("search", &self.search);
@@ -195,19 +195,6 @@ pub fn searched(text: &str) -> String {
             'ł' => out.push('l'),
             'đ' => out.push('d'),
             c => out.push(c),
-        }
-    }
-    out
-}
-
-/// Percent-encodes everything but unreserved characters.
-pub fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
         }
     }
     out

@@ -7,8 +7,9 @@ use crate::hex;
 use crate::limits::client::Proxies;
 use memchr::memmem;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use svc_base::api::{Body, Reply, Request};
+use svc_sys::threads::lock;
 
 /// Longest host with port that is taken up into an answer.
 const HOST_CHARS: usize = 255;
@@ -136,10 +137,6 @@ impl Moved {
         bodies.push((tag.to_owned(), Arc::downgrade(&body)));
         Some(body)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The text with every `from` as `to`; `None` where there is none.

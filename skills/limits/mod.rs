@@ -13,8 +13,9 @@ pub mod client;
 use bulk::Bulk;
 use client::Client;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
+use svc_sys::threads::lock;
 
 /// Length of the window.
 pub const WINDOW: Duration = Duration::from_secs(60);
@@ -257,10 +258,6 @@ fn wrapped(since_start: Duration) -> u32 {
     #[allow(clippy::cast_possible_truncation, reason = "times wrap after 49 days, on purpose")]
     let wrapped = since_start.as_millis() as u32;
     wrapped
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -252,7 +252,7 @@ fn skill_page(ask: &Ask) -> Result<Reply, Problem> {
     let skill = &entry.skill;
     let text = ask.market.catalogue.content(&skill.digest)?;
     let id = escape(&skill.id);
-    let author = crate::catalogue::query::encoded(&skill.author_id);
+    let author = svc_base::percent::encode(&skill.author_id);
     let mut body =
         String::from("<main class=\"narrow\"><p class=\"back\"><a href=\"/\">← All skills</a></p>");
     let _ = write!(
@@ -290,7 +290,7 @@ fn labels(body: &mut String, entry: &Entry) {
     let skill = &entry.skill;
     let _ = write!(body, "<p class=\"tags\"><a href=\"/?category={0}\">{0}</a>", skill.category);
     for tag in skill.tags.iter().filter(|tag| tag.as_str() != skill.category.word()) {
-        let query = crate::catalogue::query::encoded(tag);
+        let query = svc_base::percent::encode(tag);
         let _ = write!(body, "<a href=\"/?search={query}\">{}</a>", escape(tag));
     }
     body.push_str("</p>");

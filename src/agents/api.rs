@@ -53,7 +53,7 @@ fn talk_routes() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/agents/:id/attach",
             "Withdraw the wish, or let the person leave the screen",
-            Write(OperatorOnly, |ask| command(Command::GiveBack(target(ask)))),
+            Write(OperatorOnly, |ask| Ok(Command::GiveBack(ask.target()).into())),
         )
         .replies(&[(200, "it is on its way"), (409, "nobody is there or waits")]),
         Route::new(
@@ -95,7 +95,7 @@ fn talk_routes() -> Vec<Route<Handler>> {
             Method::Post,
             "/api/agents/:id/rotate",
             "Replace an agent by a fresh one with a handoff brief",
-            Write(Anyone, |ask| command(Command::Rotate(target(ask)))),
+            Write(Anyone, |ask| Ok(Command::Rotate(ask.target()).into())),
         )
         .replies(&[
             (200, "old, new, handoffBrief, reason, agent"),
@@ -130,7 +130,7 @@ fn record_routes(spawn: Worker) -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/agents/:id",
             "End an agent and everything it started; remove an ended one",
-            Write(Anyone, |ask| command(Command::Delete(target(ask)))),
+            Write(Anyone, |ask| Ok(Command::Delete(ask.target()).into())),
         )
         .replies(&[(200, "it is gone"), (404, "no such agent")]),
         Route::new(
@@ -145,15 +145,6 @@ fn record_routes(spawn: Worker) -> Vec<Route<Handler>> {
         ]),
         Route::new(Method::Get, "/api/agents/:id/files", "Files an agent touched", Read(files)),
     ]
-}
-
-fn command(command: Command) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Agents(command))
-}
-
-/// The `:id` of the path: an id, an earlier id, or a name.
-pub(crate) fn target(ask: &Ask) -> String {
-    ask.params.get("id").to_owned()
 }
 
 fn list(ask: &Ask) -> Result<Reply, Problem> {
@@ -183,7 +174,7 @@ fn only(names: &str, agent: View) -> Result<Map<String, Value>, Problem> {
 }
 
 fn get(ask: &Ask) -> Result<Reply, Problem> {
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     let mut body = json!(agent.rest());
     body["prompt"] = json!(agent.prompt);
     body["instructions"] = json!(agent.queue);
@@ -203,7 +194,7 @@ fn room_shown(state: &State, agent: &Agent) -> Value {
 }
 
 fn files(ask: &Ask) -> Result<Reply, Problem> {
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     let files: Vec<_> = agent
         .files
         .iter()
@@ -301,7 +292,7 @@ fn on_limit(fields: &mut Fields) -> Option<OnLimit> {
 }
 
 fn patch(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    command(Command::Patch(target(ask), Box::new(ask.request.read(changes)?)))
+    Ok(Command::Patch(ask.target(), Box::new(ask.request.read(changes)?)).into())
 }
 
 fn changes(fields: &mut Fields) -> Patch {
@@ -324,7 +315,7 @@ fn model(fields: &mut Fields) -> Option<String> {
 }
 
 fn moves(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    command(Command::Move(target(ask), ask.request.read(whither)?))
+    Ok(Command::Move(ask.target(), ask.request.read(whither)?).into())
 }
 
 fn whither(fields: &mut Fields) -> moving::Wish {
@@ -335,7 +326,7 @@ fn whither(fields: &mut Fields) -> moving::Wish {
 
 fn instruct(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let (message, deliver) = ask.request.read(instruction)?;
-    command(Command::Instruct { target: target(ask), message, deliver })
+    Ok(Command::Instruct { target: ask.target(), message, deliver }.into())
 }
 
 fn instruction(fields: &mut Fields) -> (String, Deliver) {
@@ -345,7 +336,7 @@ fn instruction(fields: &mut Fields) -> (String, Deliver) {
 }
 
 fn attach(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    command(Command::Attach(target(ask), ask.request.read(wish)?))
+    Ok(Command::Attach(ask.target(), ask.request.read(wish)?).into())
 }
 
 fn wish(fields: &mut Fields) -> Wish {
@@ -357,7 +348,7 @@ fn wish(fields: &mut Fields) -> Wish {
 }
 
 fn query(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    command(Command::Query { target: target(ask), question: ask.request.read(question)? })
+    Ok(Command::Query { target: ask.target(), question: ask.request.read(question)? }.into())
 }
 
 fn question(fields: &mut Fields) -> String {
@@ -366,7 +357,7 @@ fn question(fields: &mut Fields) -> String {
 
 fn resume(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let (message, runner) = ask.request.read(resumption)?;
-    command(Command::Resume { target: target(ask), message, runner })
+    Ok(Command::Resume { target: ask.target(), message, runner }.into())
 }
 
 fn resumption(fields: &mut Fields) -> (Option<String>, Option<String>) {

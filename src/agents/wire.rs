@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::Write;
+use svc_base::bounded;
 use svc_base::json_text::push_json_text;
 
 /// Tool calls whose name is remembered until their end; the oldest is forgotten beyond that.
@@ -123,11 +124,8 @@ impl Wire {
         let input: Box<[u8]> = if input.len() <= REMEMBERED_INPUT_BYTES { input.into() } else { NULL.into() };
         push_field(out, "name", name);
         push_path_and_status(out, path, "started");
-        if self.tools.len() >= OPEN_TOOLS_MAX {
-            self.tools.pop_front();
-        }
         let (id, name, path) = (id.to_owned(), name.to_owned(), path.map(str::to_owned));
-        self.tools.push_back(Tool { id, name, input, path });
+        bounded::push(&mut self.tools, Tool { id, name, input, path }, OPEN_TOOLS_MAX);
     }
 
     fn tool_ended(&mut self, out: &mut Vec<u8>, id: &str, error: bool, output: &str) {

@@ -2,7 +2,6 @@
 //! connection's thread and never touch the core while they wait.
 
 use super::SpawnRequest;
-use super::api::target;
 use super::worker_log::{Query, Since};
 use crate::api::{Problem, Reply, Validator};
 use crate::assembly::host::Host;
@@ -93,7 +92,7 @@ pub fn make_folder(project: &Path, relative: &str) -> Result<(), String> {
 
 /// `GET /api/agents/:id/log`.
 pub fn log(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let agent = ask.state.agents.find(&target(ask))?;
+    let agent = ask.state.agents.find(&ask.target())?;
     let mut validator = Validator::default();
     let tail = ask.request.query("tail").map(str::parse::<u64>);
     validator.check(!matches!(tail, Some(Err(_))), "tail", || "tail must be a whole number".to_owned());

@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use svc_sys::process::{Identity, Marker, Processes, Running};
-use svc_sys::threads::Thread;
+use svc_sys::threads::{Thread, lock};
 
 /// Bytes of an answer kept; a longer one is cut.
 const ANSWER_BYTES: usize = 256 << 10;
@@ -106,10 +106,6 @@ impl Jobs {
             report_to(report);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Means {

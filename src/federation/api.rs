@@ -55,7 +55,7 @@ fn of_people() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/federation/peers/:id",
             "Remove a peer",
-            Write(OperatorOnly, |ask| Ok(command(Command::Remove(ask.params.get("id").to_owned())))),
+            Write(OperatorOnly, |ask| Ok(Command::Remove(ask.params.get("id").to_owned()).into())),
         )
         .replies(&[(200, "it is gone"), AGENT, (404, "no such peer")]),
         Route::new(
@@ -81,7 +81,7 @@ fn of_people() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/federation/pair/:id",
             "Reject a pairing",
-            Write(OperatorOnly, |ask| Ok(command(Command::Reject(pairing_id(ask)?)))),
+            Write(OperatorOnly, |ask| Ok(Command::Reject(pairing_id(ask)?).into())),
         )
         .replies(&[(200, "it is gone"), AGENT, UNKNOWN]),
     ]
@@ -126,10 +126,6 @@ fn of_daemons() -> Vec<Route<Handler>> {
     ]
 }
 
-fn command(command: Command) -> crate::core::Command {
-    crate::core::Command::Federation(command)
-}
-
 /// The `:id` of the path.
 pub(super) fn pairing_id(ask: &Ask) -> Result<PairingId, Problem> {
     let text = ask.params.get("id");
@@ -146,7 +142,7 @@ fn peers(ask: &Ask) -> Result<Reply, Problem> {
 
 fn reveal(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let nonce = ask.request.read(nonce_field)?;
-    Ok(command(Command::Revealed(pairing_id(ask)?, nonce)))
+    Ok(Command::Revealed(pairing_id(ask)?, nonce).into())
 }
 
 fn nonce_field(fields: &mut Fields) -> [u8; 32] {

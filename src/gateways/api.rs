@@ -38,7 +38,7 @@ fn record_routes() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/gateways/:id",
             "Disconnect and remove a chat gateway, with its credentials",
-            Write(OperatorOnly, |ask| command(Command::Delete(target(ask)))),
+            Write(OperatorOnly, |ask| Ok(Command::Delete(ask.target()).into())),
         )
         .replies(&[(200, "it is gone"), (404, "no such gateway")]),
     ]
@@ -64,7 +64,7 @@ fn connection_routes() -> Vec<Route<Handler>> {
             Method::Post,
             "/api/gateways/:id/connect",
             "Connect to the platform",
-            Write(OperatorOnly, |ask| command(Command::Connect(target(ask)))),
+            Write(OperatorOnly, |ask| Ok(Command::Connect(ask.target()).into())),
         )
         .replies(&[
             (200, "the record; lastError says why it is not connected"),
@@ -75,7 +75,7 @@ fn connection_routes() -> Vec<Route<Handler>> {
             Method::Post,
             "/api/gateways/:id/disconnect",
             "Disconnect from the platform",
-            Write(OperatorOnly, |ask| command(Command::Disconnect(target(ask)))),
+            Write(OperatorOnly, |ask| Ok(Command::Disconnect(ask.target()).into())),
         )
         .replies(&[(200, "the record"), (404, "no such gateway")]),
         Route::new(
@@ -92,20 +92,11 @@ fn connection_routes() -> Vec<Route<Handler>> {
             "Forget a token; the gateway disconnects",
             Write(OperatorOnly, |ask| {
                 let key = ask.params.get("key").to_owned();
-                command(Command::RemoveCredential { target: target(ask), key })
+                Ok(Command::RemoveCredential { target: ask.target(), key }.into())
             }),
         )
         .replies(&[(200, "ok"), (404, "no such gateway or token")]),
     ]
-}
-
-fn command(command: Command) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Gateways(command))
-}
-
-/// The `:id` of the path.
-pub(super) fn target(ask: &Ask) -> String {
-    ask.params.get("id").to_owned()
 }
 
 fn list(ask: &Ask) -> Result<Reply, Problem> {
@@ -114,14 +105,14 @@ fn list(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn get(ask: &Ask) -> Result<Reply, Problem> {
-    let gateway = ask.state.gateways.find(&target(ask))?;
+    let gateway = ask.state.gateways.find(&ask.target())?;
     Ok(Reply::ok(&super::shown(ask.state, gateway)))
 }
 
 fn create(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let (kind, wish) = ask.request.read(new)?;
     let kind = kind.ok_or_else(|| Problem::bad_request("validation_failed", "type is required"))?;
-    command(Command::Create(kind, Box::new(wish)))
+    Ok(Command::Create(kind, Box::new(wish)).into())
 }
 
 fn new(fields: &mut Fields) -> (Option<Kind>, Wish) {
@@ -129,9 +120,9 @@ fn new(fields: &mut Fields) -> (Option<Kind>, Wish) {
 }
 
 fn change(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    ask.state.gateways.find(&target(ask))?;
+    ask.state.gateways.find(&ask.target())?;
     let wish = ask.request.read(wish)?;
-    command(Command::Change(target(ask), Box::new(wish)))
+    Ok(Command::Change(ask.target(), Box::new(wish)).into())
 }
 
 fn wish(fields: &mut Fields) -> Wish {

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::bounded;
 
 /// Commands of one gateway that wait or run, at most; a further one is refused with a word to its user.
 pub const MAX_WAITING: usize = 50;
@@ -139,10 +140,7 @@ pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Res
     if !heard.key.is_empty() && gateway.recent.contains(&heard.key) {
         return Ok(Receipt::Known);
     }
-    gateway.recent.push_back(heard.key);
-    if gateway.recent.len() > MAX_RECENT {
-        gateway.recent.pop_front();
-    }
+    bounded::push(&mut gateway.recent, heard.key, MAX_RECENT);
     let details = json!({
         "gatewayId": id, "user": heard.user, "userName": heard.user_name, "chatId": heard.chat,
         "command": cut(&heard.text, AUDITED_CHARS), "button": heard.button,

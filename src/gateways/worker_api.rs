@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// `POST /api/gateways/:id/credentials`.
 pub fn set_credential(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let gateway = ask.state.gateways.find(&api::target(ask))?;
+    let gateway = ask.state.gateways.find(&ask.target())?;
     let (key, secret) = api::parse_credential(&ask.request.object()?, gateway.id.kind)?;
     if let Some(other) = served_by(host, ask, gateway, key, &secret) {
         let text = format!(
@@ -43,7 +43,7 @@ fn served_by(host: &Host, ask: &Ask, own: &Gateway, key: &str, secret: &Secret) 
 ///
 /// Errors: 404, 409 `missing_credentials` or `no_chat`, 502 `platform_refused` with the platform's words.
 pub fn test(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let gateway = ask.state.gateways.find(&api::target(ask))?;
+    let gateway = ask.state.gateways.find(&ask.target())?;
     check_credentials(ask.state, gateway)?;
     if gateway.chat_id.is_empty() {
         let text = format!("gateway {} has no chatId to send to; PATCH it with one", gateway.id);

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use svc_base::bounded;
 use svc_sys::clock;
 use svc_sys::threads::Thread;
 
@@ -174,16 +175,8 @@ impl Desk {
             text = text.line(format!("… and {more} more; say more of its name").into());
         }
         let hint = Text::from("choose below, or answer ").code("/pick <number>");
-        self.questions.push_back(Question {
-            number,
-            user: entry.user.clone(),
-            chat: entry.chat.clone(),
-            lines,
-            asked_at: Instant::now(),
-        });
-        if self.questions.len() > MAX_QUESTIONS {
-            self.questions.pop_front();
-        }
+        let (user, chat, asked_at) = (entry.user.clone(), entry.chat.clone(), Instant::now());
+        bounded::push(&mut self.questions, Question { number, user, chat, lines, asked_at }, MAX_QUESTIONS);
         Message { text: text.line(hint), buttons }
     }
 

@@ -2,8 +2,8 @@
 
 use super::{Command, Does, MAX_BODY_BYTES, MAX_WORDS_CHARS, Wish, worker};
 use crate::agents;
-use crate::api::{Fields, Method, Problem, Route, schema_of};
-use crate::endpoint::{Access, Ask, Handler};
+use crate::api::{Fields, Method, Route, schema_of};
+use crate::endpoint::{Access, Handler};
 use crate::providers::Permission;
 use crate::webhooks::worker_api::secret;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Change a webhook in",
             Write(OperatorOnly, |ask| {
                 let wish = ask.request.read(wish)?;
-                command(Command::Change(target(ask), Box::new(wish)))
+                Ok(Command::Change(ask.target(), Box::new(wish)).into())
             }),
         )
         .body(|| schema_of(wish))
@@ -51,7 +51,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/inlets/:id",
             "Remove a webhook in, with its secret",
-            Write(OperatorOnly, |ask| command(Command::Remove(target(ask)))),
+            Write(OperatorOnly, |ask| Ok(Command::Remove(ask.target()).into())),
         )
         .replies(&[(200, "it is gone"), AGENT, UNKNOWN]),
         Route::new(
@@ -78,15 +78,6 @@ pub fn routes() -> Vec<Route<Handler>> {
             (429, "too many within a minute, or too many wrong ones from there"),
         ]),
     ]
-}
-
-fn command(command: Command) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Inlets(command))
-}
-
-/// The `:id` of the path.
-pub(super) fn target(ask: &Ask) -> String {
-    ask.params.get("id").to_owned()
 }
 
 /// Reads `POST /api/inlets`.

@@ -1,7 +1,7 @@
 //! Signatures of what comes from outside, looked at on the thread of its connection; and the endpoints that
 //! make and seal secrets.
 
-use super::api::{new, target};
+use super::api::new;
 use super::{Command, Inlet, MAX_ID_CHARS, NOT_NOW, Posted, Report, WINDOW, WRONG, secret_name};
 use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
@@ -145,7 +145,7 @@ pub fn create(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 /// `POST /api/inlets/:id/secret`.
 pub fn new_secret(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let given = if ask.request.body.is_empty() { None } else { ask.request.read(secret)? };
-    let id = ask.state.inlets.find(&target(ask))?.id;
+    let id = ask.state.inlets.find(&ask.target())?.id;
     let secret = given_or_made(given)?;
     let sealed = host.vault.seal(&secret_name(id), &secret)?;
     Ok(showing(core::Command::Inlets(Command::NewSecret(id, sealed)), secret))

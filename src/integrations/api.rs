@@ -38,7 +38,7 @@ fn agent_routes() -> Vec<Route<Handler>> {
             Method::Get,
             "/api/integrations/:id/tools",
             "Its tools; starts its server",
-            Write(Anyone, |ask| command(Command::Tools(target(ask)))),
+            Write(Anyone, |ask| Ok(Command::Tools(ask.target()).into())),
         )
         .replies(&[(200, "tools"), (400, "not installed, or its server failed")]),
         Route::new(Method::Post, "/api/integrations/:id/exec", "Call a tool", Write(Anyone, parse_exec))
@@ -83,7 +83,7 @@ fn operator_routes() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/integrations/:id",
             "Stop and remove one, its credentials too",
-            Write(OperatorOnly, |ask| command(Command::Remove(target(ask)))),
+            Write(OperatorOnly, |ask| Ok(Command::Remove(ask.target()).into())),
         )
         .replies(&[(200, "it is gone"), (404, "not installed")]),
     ]
@@ -112,7 +112,7 @@ fn credential_routes() -> Vec<Route<Handler>> {
             "/api/integrations/:id/credentials/:key",
             "Forget a credential of an integration",
             Write(OperatorOnly, |ask| {
-                command(Command::RemoveCredential(target(ask), ask.params.get("key").to_owned()))
+                Ok(Command::RemoveCredential(ask.target(), ask.params.get("key").to_owned()).into())
             }),
         )
         .replies(&[(200, "it is gone"), (404, "not set")]),
@@ -143,7 +143,7 @@ fn credential_routes() -> Vec<Route<Handler>> {
 
 /// Reads `POST /api/integrations/:id/credentials`. No message repeats the value.
 pub(super) fn parse_credential(ask: &Ask) -> Result<(String, String, Secret), Problem> {
-    let id = target(ask);
+    let id = ask.target();
     let definition = definition(ask, &id)?;
     let body = ask.request.object()?;
     let mut fields = Fields::new(&body);
@@ -168,15 +168,7 @@ fn callback(ask: &Ask) -> Result<crate::core::Command, Problem> {
         ("", error) => Err(cut(error)),
         (code, _) => Ok(cut(code)),
     };
-    command(Command::OAuthCallback(cut(given("state")), code))
-}
-
-fn command(command: Command) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Integrations(command))
-}
-
-fn target(ask: &Ask) -> String {
-    ask.params.get("id").to_owned()
+    Ok(Command::OAuthCallback(cut(given("state")), code).into())
 }
 
 fn list(ask: &Ask) -> Result<Reply, Problem> {
@@ -184,7 +176,7 @@ fn list(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn get(ask: &Ask) -> Result<Reply, Problem> {
-    Ok(Reply::ok(&record(ask.state, definition(ask, &target(ask))?)))
+    Ok(Reply::ok(&record(ask.state, definition(ask, &ask.target())?)))
 }
 
 fn definition<'a>(ask: &Ask<'a>, id: &str) -> Result<&'a Definition, Problem> {
@@ -192,7 +184,7 @@ fn definition<'a>(ask: &Ask<'a>, id: &str) -> Result<&'a Definition, Problem> {
 }
 
 fn install(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    command(Command::Install(target(ask), ask.request.read(version)?))
+    Ok(Command::Install(ask.target(), ask.request.read(version)?).into())
 }
 
 /// One exact version of the package; absent for the newest.
@@ -217,7 +209,7 @@ fn parse_exec(ask: &Ask) -> Result<crate::core::Command, Problem> {
         format!("params must be an object, it is {}", kind_of(&params))
     });
     let request = exec::Request {
-        id: target(ask),
+        id: ask.target(),
         tool,
         params: Arc::new(params),
         approval_id: word(&mut fields, "approvalId", MAX_NAME_CHARS, false),
@@ -226,7 +218,7 @@ fn parse_exec(ask: &Ask) -> Result<crate::core::Command, Problem> {
     // The specification's order: an integration that is not installed is told before a wrong field.
     ask.state.integrations.find(&request.id)?;
     fields.validator.finish()?;
-    command(Command::Exec(Box::new(request)))
+    Ok(Command::Exec(Box::new(request)).into())
 }
 
 fn kind_of(value: &Value) -> &'static str {
@@ -306,7 +298,7 @@ fn add(ask: &Ask) -> Result<crate::core::Command, Problem> {
         oauth,
     };
     fields.validator.finish()?;
-    command(Command::Add(Box::new(definition)))
+    Ok(Command::Add(Box::new(definition)).into())
 }
 
 /// `env`: names, or objects with `key` and `required`. Values come by the credentials endpoint.

@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
+use svc_base::bounded;
 use svc_base::sorted;
 use svc_sys::clock;
 use svc_sys::process::{Progress, Sink, Source};
@@ -71,10 +72,7 @@ impl ServerLog {
         let text = self.masked(cut.trim_end());
         let mut log = lock(&self.inner);
         if stream == "err" && !text.trim().is_empty() {
-            log.last.push_back(text.clone());
-            if log.last.len() > LAST_LINES {
-                log.last.pop_front();
-            }
+            bounded::push(&mut log.last, text.clone(), LAST_LINES);
         }
         let line = format!("{} {stream} {text}\n", clock::now());
         if log.file.is_none() || log.bytes + line.len() as u64 > LOG_BYTES {

@@ -5,8 +5,9 @@ use crate::api::Problem;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use svc_sys::threads::lock;
 
 /// Until a connection stands.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -87,10 +88,6 @@ impl Drop for Busy {
     fn drop(&mut self) {
         lock(&self.all).remove(&self.id);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Default for Marketplace {

@@ -15,12 +15,13 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use svc_base::hex;
 use svc_sys::http::{Bound, Head, Server, same_bytes};
 use svc_sys::secrets;
+use svc_sys::threads::lock;
 use svc_sys::tls::Front;
 
 /// The port for phones, unless a person names another; with the next ones, where it is taken.
@@ -351,10 +352,6 @@ pub fn is_near(ip: IpAddr) -> bool {
         }
         IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
     }
-}
-
-fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -52,10 +52,10 @@ pub fn routes() -> Vec<Route<Handler>> {
             "/api/runners/:name/grants/:provider",
             "Lend that key no more; what runs there keeps it to its end",
             Write(OperatorOnly, |ask| {
-                command(Command::Revoke {
+                Ok(Command::Revoke {
                     name: target(ask),
                     provider: ask.params.get("provider").to_owned(),
-                })
+                }.into())
             }),
         )
         .replies(&[(200, "the runner"), AGENT, UNKNOWN]),
@@ -73,10 +73,6 @@ pub fn routes() -> Vec<Route<Handler>> {
     ]
 }
 
-fn command(command: Command) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Runners(command))
-}
-
 /// The `:name` of the path.
 pub(super) fn target(ask: &Ask) -> String {
     ask.params.get("name").to_owned()
@@ -87,12 +83,12 @@ fn all(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn add(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    command(ask.request.read(wish)?)
+    Ok(ask.request.read(wish)?.into())
 }
 
 fn grant(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let (provider, account) = ask.request.read(lending)?;
-    command(Command::Grant { name: target(ask), provider, account })
+    Ok(Command::Grant { name: target(ask), provider, account }.into())
 }
 
 fn lending(fields: &mut Fields) -> (String, Option<String>) {

@@ -1,8 +1,8 @@
 //! `/api/webhooks`.
 
 use super::{Command, MAX_PATTERNS, Wish, events, is_pattern, worker_api};
-use crate::api::{Fields, Method, Problem, Route, schema_of};
-use crate::endpoint::{Access, Ask, Handler};
+use crate::api::{Fields, Method, Route, schema_of};
+use crate::endpoint::{Access, Handler};
 use serde_json::json;
 use svc_base::outgoing;
 
@@ -43,7 +43,7 @@ fn records() -> Vec<Route<Handler>> {
             "Change a webhook",
             Write(OperatorOnly, |ask| {
                 let wish = ask.request.read(wish)?;
-                command(Command::Change(target(ask), Box::new(wish)))
+                Ok(Command::Change(ask.target(), Box::new(wish)).into())
             }),
         )
         .body(|| schema_of(wish))
@@ -52,7 +52,7 @@ fn records() -> Vec<Route<Handler>> {
             Method::Delete,
             "/api/webhooks/:id",
             "Remove a webhook with its secret and its messages",
-            Write(OperatorOnly, |ask| command(Command::Remove(target(ask)))),
+            Write(OperatorOnly, |ask| Ok(Command::Remove(ask.target()).into())),
         )
         .replies(&[(200, "it is gone"), AGENT, UNKNOWN]),
         Route::new(
@@ -85,7 +85,7 @@ fn messages() -> Vec<Route<Handler>> {
             Method::Post,
             "/api/webhooks/:id/test",
             "Send a test message",
-            Write(OperatorOnly, |ask| command(Command::Test(target(ask)))),
+            Write(OperatorOnly, |ask| Ok(Command::Test(ask.target()).into())),
         )
         .replies(&[(202, "webhookId, message: its id"), AGENT, UNKNOWN, (409, "it is disabled")]),
         Route::new(
@@ -94,7 +94,7 @@ fn messages() -> Vec<Route<Handler>> {
             "Send messages again that were given up",
             Write(OperatorOnly, |ask| {
                 let message = if ask.request.body.is_empty() { None } else { ask.request.read(which)? };
-                command(Command::Resend(target(ask), message))
+                Ok(Command::Resend(ask.target(), message).into())
             }),
         )
         .body(|| schema_of(which))
@@ -105,15 +105,6 @@ fn messages() -> Vec<Route<Handler>> {
             (409, "too many wait"),
         ]),
     ]
-}
-
-fn command(command: Command) -> Result<crate::core::Command, Problem> {
-    Ok(crate::core::Command::Webhooks(command))
-}
-
-/// The `:id` of the path.
-pub(super) fn target(ask: &Ask) -> String {
-    ask.params.get("id").to_owned()
 }
 
 fn which(fields: &mut Fields) -> Option<String> {

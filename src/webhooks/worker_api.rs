@@ -1,6 +1,6 @@
 //! The endpoints of webhooks that make and seal secrets, or show what agents may not see.
 
-use super::api::{new, target};
+use super::api::new;
 use super::{Command, events, previous_name, secret_name, sign};
 use crate::api::{Fields, Problem, Reply};
 use crate::assembly::host::Host;
@@ -32,7 +32,7 @@ pub fn list(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 
 /// `GET /api/webhooks/:id/messages`.
 pub fn messages(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let webhook = ask.state.webhooks.find(&target(ask))?;
+    let webhook = ask.state.webhooks.find(&ask.target())?;
     Ok(Answer::Reply(Reply::ok(&webhook.messages())))
 }
 
@@ -76,7 +76,7 @@ pub fn create(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 /// `POST /api/webhooks/:id/secret`.
 pub fn new_secret(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let given = if ask.request.body.is_empty() { None } else { ask.request.read(secret)? };
-    let id = ask.state.webhooks.find(&target(ask))?.id;
+    let id = ask.state.webhooks.find(&ask.target())?.id;
     let secret = given_or_made(given)?;
     let name = secret_name(id);
     // One that the vault cannot open signs nothing any more.

@@ -7,11 +7,11 @@ use crate::core::time::Time;
 use crate::endpoint::{Answer, Ask};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::time::UNIX_EPOCH;
+use svc_base::percent;
 use svc_base::sorted;
 use svc_sys::beneath::{Dir, Root};
 
@@ -286,15 +286,7 @@ fn disposition(name: &str) -> String {
         .chars()
         .map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' || c == ' ' { c } else { '_' })
         .collect();
-    let mut encoded = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}")
+    format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{}", percent::encode(name))
 }
 
 /// `GET /api/files/tree`.

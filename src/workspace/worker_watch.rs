@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use svc_sys::beneath::Root;
 use svc_sys::clock;
-use svc_sys::threads::Thread;
+use svc_sys::threads::{Thread, lock};
 use svc_sys::ws::{HubHandle, HubMessage, Listener};
 
 /// Paths one client may watch.
@@ -90,10 +90,6 @@ impl Table {
         }
         told
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Listener for Watcher {

@@ -4,12 +4,12 @@ use super::control::lock_is_held;
 use super::progress::during;
 use super::session::Failure;
 use serde_json::Value;
-use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+pub use svc_base::percent::encode;
 use svc_base::words::with_commands;
 use svc_sys::{regular, secrets};
 
@@ -451,19 +451,6 @@ fn network(error: &ureq::Error, timeout: Duration) -> CallError {
         }
         error => CallError::Other(format!("the connection to the daemon failed: {error}")),
     }
-}
-
-/// A text as one segment of a path, or as a value of a query.
-pub fn encode(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]

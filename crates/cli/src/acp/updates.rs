@@ -5,6 +5,7 @@ use super::super::render::{clean, cut, one_line};
 use super::super::target::text;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use svc_base::bounded;
 
 /// Calls of tools that have not ended; of more the oldest is forgotten, and stays open in the editor.
 const OPEN_CALLS_MAX: usize = 256;
@@ -83,10 +84,7 @@ impl Scribe {
         }
         // Agents use their ids again after a restart; the number of an entry is never used twice.
         let call = format!("call-{}", entry["n"].as_u64().unwrap_or_default());
-        if self.open.len() >= OPEN_CALLS_MAX {
-            self.open.pop_front();
-        }
-        self.open.push_back((text(entry, "id").to_owned(), call.clone()));
+        bounded::push(&mut self.open, (text(entry, "id").to_owned(), call.clone()), OPEN_CALLS_MAX);
         let mut update = json!({
             "sessionUpdate": "tool_call",
             "toolCallId": call,
