@@ -75,6 +75,25 @@ fn an_agent_at_its_limit_is_let_go_on_first_and_a_wish_waits_with_it() {
 }
 
 #[test]
+fn a_wish_ends_with_the_agent_that_is_killed_at_its_limit() {
+    let (mut bench, id) = at_work();
+    assert_eq!(attach(&mut bench, &json!({})).0, 200);
+    bench.does(id, at_limit());
+    bench.exits(id, 1);
+    assert_eq!(dev(&mut bench)["attached"], "wanted");
+    assert_eq!(bench.ask("DELETE", "/api/agents/dev", &Value::Null).0, 200);
+    let record = dev(&mut bench);
+    assert_eq!((&record["state"], &record["attached"]), (&json!("killed"), &Value::Null), "{record:#}");
+    assert_eq!(bench.ask("POST", "/api/agents/dev/resume", &json!({})).0, 200);
+    let again = starts(&mut bench);
+    assert_eq!((again.len(), again[0].1.at_screen), (1, None));
+    let id = again[0].0;
+    bench.does(id, vec![session(), Activity::TurnEnded(TurnEnd::default())]);
+    bench.exits(id, 0);
+    assert!(starts(&mut bench).is_empty(), "nobody waits for a screen any more");
+}
+
+#[test]
 fn a_rotation_takes_the_wish_along_and_a_screen_is_not_rotated() {
     let (mut bench, id) = at_work();
     assert_eq!(attach(&mut bench, &json!({})).0, 200);

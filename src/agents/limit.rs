@@ -16,7 +16,7 @@
 //! a kill the next daemon finds the process of that life, or issues it itself.
 
 use super::reason::Reason;
-use super::record::{Agent, Phase, Status, Stop};
+use super::record::{Agent, Attached, Phase, Status, Stop};
 use super::{LogEntry, Outcome, limit_words, new_life, queue, rights, rotation, spawn, touch};
 use crate::api::Problem;
 use crate::core::ids::AgentId;
@@ -522,6 +522,8 @@ pub(super) fn ended(all: &mut All, cx: &mut Context, id: AgentId, why: Stop, cal
     if let Some(agent) = agents.edit(id) {
         agent.nothing_on_its_way();
         (agent.queued, agent.opening, agent.put_away) = (None, None, None);
+        // A later life is not what the person has waited for.
+        agent.attached = Attached::No;
         let reason = match agent.held.take() {
             Some(held) if why == Stop::Limit => {
                 let limit = format!("its provider's usage limit is reached ({})", held.error);

@@ -402,9 +402,10 @@ fn design_4_four_batches_in_flight_then_the_source_waits() {
     // Nothing more comes, although the program prints as fast as it can.
     assert!(desk.reports.recv_timeout(Duration::from_millis(300)).is_err());
     held.retain(|report| !is_batch(report));
-    for _ in 0..100 {
-        assert!(is_batch(&desk.next()));
-    }
+    // On a slow machine a checkpoint becomes due in between.
+    let mut more =
+        std::iter::repeat_with(|| desk.next()).filter(|one| !matches!(one, RunReport::Checkpoint { .. }));
+    assert!(more.by_ref().take(100).all(|report| is_batch(&report)));
     desk.runs.stop(agent);
     assert_eq!(exit(&desk.all()), (None, Some(15), String::new(), 0));
 }
