@@ -13,7 +13,7 @@ pub mod api;
 mod tests;
 pub mod worker;
 
-use crate::api::{FieldError, Problem, Reply};
+use crate::api::{Problem, Reply};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All};
 use crate::credentials;
@@ -288,8 +288,7 @@ pub fn check_targets(all: &All, names: &str) -> Result<(), Problem> {
     let Some(name) = names.split(',').map(str::trim).find(|name| !is_there(name)) else { return Ok(()) };
     let ids: Vec<_> = providers::all().iter().map(|known| known.info().id).collect();
     let text = format!("{}; the providers are {}", unknown(all, name, None), ids.join(", "));
-    let message = format!("limits.handoverTo: {text}");
-    Err(Problem::validation(vec![FieldError { field: "limits.handoverTo".into(), message }]))
+    Err(Problem::invalid("limits.handoverTo", format!("limits.handoverTo: {text}")))
 }
 
 /// Whether a provider's program can have several: it takes another folder for its home, or there is nothing

@@ -1,7 +1,7 @@
 //! Making the folder of an account, and asking programs who is logged in there.
 
 use super::{Command, Report, api, environment, find, list as shown};
-use crate::api::{FieldError, Problem, Reply};
+use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::core::{Event, State};
 use crate::endpoint::{Answer, Ask};
@@ -96,8 +96,7 @@ pub fn change(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 }
 
 fn refusal(home: &str, fault: &str) -> Problem {
-    let message = format!("home {home} cannot be used: {fault}");
-    Problem::validation(vec![FieldError { field: "home".into(), message }])
+    Problem::invalid("home", format!("home {home} cannot be used: {fault}"))
 }
 
 /// Where it is when nobody says: beside the person's settings of svc, which no room shows.

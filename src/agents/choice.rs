@@ -2,7 +2,7 @@
 
 use super::{Agent, Maker, SpawnRequest};
 use crate::accounts::{self, AUTO, DEFAULT};
-use crate::api::{FieldError, Problem, Validator};
+use crate::api::{Problem, Validator};
 use crate::core::State as All;
 use crate::core::time::Time;
 use crate::providers::environment::Extra;
@@ -28,10 +28,6 @@ pub fn variables(all: &All, agent: &Agent) -> Extra {
     all.settings.config().env.of(&agent.provider).then(&agent.env).then(&own)
 }
 
-fn refusal(field: &str, fault: String) -> Problem {
-    Problem::validation(vec![FieldError { field: field.into(), message: fault }])
-}
-
 /// The provider that is named, else that of the account that is, else the configured one.
 ///
 /// Errors: 400 for one that is unknown or not installed, and for an account that there is not.
@@ -39,12 +35,12 @@ pub(super) fn provider(all: &All, request: &SpawnRequest) -> Result<&'static dyn
     let wanted = request.account.as_deref().filter(|name| ![DEFAULT, AUTO].contains(name));
     let account = wanted.and_then(|name| all.accounts.get(name));
     if let (Some(name), None, None) = (wanted, account, &request.provider) {
-        return Err(refusal("account", format!("account: {}", accounts::unknown(all, name, None))));
+        return Err(Problem::invalid("account", format!("account: {}", accounts::unknown(all, name, None))));
     }
     let named = request.provider.as_deref().or(account.map(|account| account.provider.as_str()));
     let id = named.unwrap_or(&all.settings.config().default_provider);
     let installed = all.providers.installed_ids().collect::<Vec<_>>().join(", ");
-    let refuse = |fault: String| refusal("provider", fault);
+    let refuse = |fault: String| Problem::invalid("provider", fault);
     let Some(provider) = providers::by_id(id) else {
         return Err(refuse(format!("provider {id:?} is unknown; installed are {installed}")));
     };
@@ -89,7 +85,7 @@ pub(super) fn check_account(
         return Ok(());
     }
     let text = accounts::unknown(all, name, Some(info.id));
-    Err(refusal(
+    Err(Problem::invalid(
         "account",
         format!("account: {text}; {DEFAULT} is the usual login, {AUTO} the one with the most room"),
     ))

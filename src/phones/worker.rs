@@ -4,7 +4,7 @@ use super::api::{address, given_code, invitation};
 use super::worker_codes::{LIFE, Tried};
 use super::worker_door::{Door, Halves, Shown, own_address};
 use super::{Command, Grant, Phone, Report, not_paired, worker_push};
-use crate::api::{FieldError, Problem, Reply};
+use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::core::ids::PhoneId;
 use crate::core::{self, Event};
@@ -139,12 +139,8 @@ pub fn push_key(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 pub fn subscribe(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let id = own_phone(ask)?.id;
     let address = ask.request.read(address)?;
-    worker_push::check(&ask.state.settings.config().push, &address.endpoint).map_err(|why| {
-        Problem::validation(vec![FieldError {
-            field: "endpoint".into(),
-            message: format!("endpoint: {why}"),
-        }])
-    })?;
+    worker_push::check(&ask.state.settings.config().push, &address.endpoint)
+        .map_err(|why| Problem::invalid("endpoint", format!("endpoint: {why}")))?;
     Ok(Answer::Command(core::Command::Phones(Command::Subscribe(id, Box::new(address)))))
 }
 
