@@ -2,14 +2,8 @@
 
 import fs from "node:fs";
 import path from "node:path";
-import { axeSource, check, open, until } from "./lib.mjs";
+import { axe, check, open, until } from "./lib.mjs";
 import { browser, daemon, dir, scenario } from "./clicks-world.mjs";
-
-async function axe(page, what) {
-  await page.evaluate(axeSource());
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document));
-  check(!violations.length, `${what}: ${violations.map((one) => `${one.id} ${one.nodes[0].html} ${one.nodes[0].any[0]?.message}`).join()}`);
-}
 
 scenario("a timeline shows only what was said, only tools, or only errors", async () => {
   const many = Array.from({ length: 1500 }, (_, n) => [{ say: `word ${n}` }, { read: "README.md" }]).flat();

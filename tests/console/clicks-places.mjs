@@ -2,7 +2,7 @@
 
 import fs from "node:fs";
 import path from "node:path";
-import { axeSource, check, open, until } from "./lib.mjs";
+import { axe, check, open, until } from "./lib.mjs";
 import { browser, claude, daemon, dir, scenario } from "./clicks-world.mjs";
 
 scenario("tokens in a range and by day", async (page) => {
@@ -169,11 +169,6 @@ scenario("a recommended team is changed before its launch; a phase that failed i
   await until("the recommendation", async () => (await daemon.get("/api/recommended-team")).agents[0]?.name === "fails");
   const page = await open(browser, `${daemon.url}/#/teams`, { bypassCSP: true });
   page.away = true;
-  const axe = async (what) => {
-    await page.evaluate(axeSource());
-    const { violations } = await page.evaluate(() => globalThis.axe.run(document));
-    check(!violations.length, `${what}: ${violations.map((one) => `${one.id} ${one.nodes[0].html} ${one.nodes[0].any[0]?.message}`).join()}`);
-  };
   const wished = page.getByRole("region", { name: "Recommended team by phase" });
   await wished.getByText("backend · script · breaks · api/**").first().waitFor();
   await wished.getByRole("button", { name: "Drop dropped" }).focus();
@@ -185,13 +180,13 @@ scenario("a recommended team is changed before its launch; a phase that failed i
   await box.getByLabel("Phase").fill("77");
   await box.getByRole("button", { name: "Save" }).click();
   await box.locator(".fault", { hasText: "phase" }).waitFor();
-  await axe("the form");
+  await axe(page, "the form");
   await box.getByLabel("Phase").fill("1");
   await box.getByLabel("Task").fill("Break <b>all</b> of it");
   await page.keyboard.press("Control+Enter");
   await box.waitFor({ state: "detached" });
   await wished.getByText("Break <b>all</b> of it").waitFor();
-  await axe("the recommended team");
+  await axe(page, "the recommended team");
   await page.getByRole("button", { name: "Launch" }).click();
   const plan = async () => (await daemon.get("/api/plans")).plans[0];
   await until("the phase to be blocked", async () => (await plan())?.status === "blocked");
@@ -201,7 +196,7 @@ scenario("a recommended team is changed before its launch; a phase that failed i
   await after.getByText("backend · script · quick · api/**").waitFor();
   await after.getByText("Look").waitFor();
   await after.getByText("pending").waitFor();
-  await axe("a blocked plan");
+  await axe(page, "a blocked plan");
   const { agentId } = (await plan()).agents[0];
   await board.getByRole("button", { name: "Try phase 1 again" }).focus();
   await page.keyboard.press("Enter");

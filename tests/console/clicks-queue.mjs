@@ -1,16 +1,10 @@
 // The first screen with many things that wait: rows by kind, keys, several decided at once.
 
-import { Daemon, axeSource, check, makeProject, open, until } from "./lib.mjs";
+import { Daemon, axe, check, makeProject, open, until } from "./lib.mjs";
 import { inbox } from "./inbox.mjs";
 import { browser, scenario } from "./clicks-world.mjs";
 
 const PHONE = { width: 390, height: 844 };
-
-async function axe(page, what) {
-  await page.evaluate(axeSource());
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document));
-  check(!violations.length, `${what}: ${violations.map((one) => `${one.id} ${one.nodes[0].html} ${one.nodes[0].any[0]?.message}`).join()}`);
-}
 
 scenario("fourteen things wait: rows by kind above the agents, decided by keys and several at once", async () => {
   const daemon = await inbox();

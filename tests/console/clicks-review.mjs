@@ -3,7 +3,7 @@
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
-import { axeSource, check, open, text, until } from "./lib.mjs";
+import { axe, check, open, text, until } from "./lib.mjs";
 import { browser, daemon, dir, scenario } from "./clicks-world.mjs";
 
 const git = (...args) =>
@@ -81,11 +81,6 @@ scenario("review by keys: sides, words, folds, a comment on an added and on a re
     { ask: "Good?" },
   ], 3);
   const page = await open(browser, `${daemon.url}/#/agent/review-keys/diff`, { bypassCSP: true });
-  await page.evaluate(axeSource());
-  const axe = async (what) => {
-    const { violations } = await page.evaluate(() => globalThis.axe.run(document));
-    check(!violations.length, `${what}: ${violations.map((one) => `${one.id} ${one.nodes[0].html} ${one.nodes[0].any[0]?.message}`).join()}`);
-  };
   const key = (name) => page.keyboard.press(name);
   const focused = () => page.evaluate(() => document.activeElement.innerText.trim());
   const summary = (name) => page.locator("details.file > summary", { hasText: name });
@@ -104,12 +99,12 @@ scenario("review by keys: sides, words, folds, a comment on an added and on a re
   check((await focused()).includes("last 40"), `at ${await focused()}`);
   await key("k");
   check((await focused()).includes("let total"), `back at ${await focused()}`);
-  await axe("unified");
+  await axe(page, "unified");
   // A comment on the removed lines, both of them.
   await key("Shift+ArrowDown");
   await key("c");
   await page.getByText("Comment on what was shop/a.js:41-42").waitFor();
-  await axe("the form");
+  await axe(page, "the form");
   await page.keyboard.type("keep <b>these</b>");
   await key("Control+Enter");
   const said = page.locator(".said:not(form)");
@@ -134,7 +129,7 @@ scenario("review by keys: sides, words, folds, a comment on an added and on a re
   await page.keyboard.type("call it sum");
   await key("Control+Enter");
   await said.getByText("call it sum").waitFor();
-  await axe("side by side");
+  await axe(page, "side by side");
   // What is left out is opened in its place.
   await key("p");
   await key("e");
@@ -344,9 +339,7 @@ scenario("discard removes the worktree of one that has ended, by keys; its branc
   await box.getByText("Nothing is merged").waitFor();
   const told = await box.innerText();
   check(told.includes(`stays on the branch ${branch}`) && told.includes(`git branch -D ${branch}`), told);
-  await page.evaluate(axeSource());
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document));
-  check(!violations.length, violations.map((one) => `${one.id} ${one.nodes[0].html}`).join());
+  await axe(page, "what goes with it");
   const focused = () => page.evaluate(() => document.activeElement.innerText);
   check((await focused()) === "Take back its turns", `at ${await focused()}`);
   const remove = async () => {
@@ -397,9 +390,7 @@ scenario("files of a review are marked as viewed, until they change", async () =
   check((await file("seen/a.txt").getAttribute("open")) === null && (await box("seen/a.txt").isChecked()), "it is not marked");
   await page.keyboard.press("v");
   await list.getByText("4 files, 2 viewed").waitFor();
-  await page.evaluate(axeSource());
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document));
-  check(!violations.length, violations.map((one) => `${one.id} ${one.nodes[0].html}`).join());
+  await axe(page, "viewed files");
   await page.reload();
   await list.getByText("4 files, 2 viewed").waitFor();
   check((await file("seen/c.txt").getAttribute("open")) === null, "what was viewed stands open");

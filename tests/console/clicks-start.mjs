@@ -1,13 +1,7 @@
 // Starting agents from presets and with several models, and changing one that is alive.
 
-import { axeSource, check, open, until } from "./lib.mjs";
+import { axe, check, open, until } from "./lib.mjs";
 import { browser, daemon, scenario } from "./clicks-world.mjs";
-
-async function axe(page, what) {
-  await page.evaluate(axeSource());
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document));
-  check(!violations.length, `${what}: ${violations.map((one) => `${one.id} ${one.nodes[0].html} ${one.nodes[0].any[0]?.message}`).join()}`);
-}
 
 scenario("a preset fills the form; one's own is kept by the browser, and forgotten", async () => {
   const page = await open(browser, daemon.url, { bypassCSP: true });

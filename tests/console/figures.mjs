@@ -236,6 +236,8 @@ scenario(
 );
 
 scenario(`${MANY_ENTRIES} entries scroll smoothly`, async (page) => {
+  // The flood is none of this page's business before it shows the agent.
+  await page.goto("about:blank");
   // It waits for an answer after the flood, so that there is more to come.
   daemon.scenario("many", { steps: [{ flood: { lines: MANY_ENTRIES, bytes: 80 } }, { ask: "More?" }] });
   const agent = await daemon.spawn("flooder", "many");

@@ -24,7 +24,7 @@ const QUIET_MS = 150;
 const KINDS = { css: "text/css", svg: "image/svg+xml" };
 
 export const assets = path.join(root, "src/console/assets");
-export const axeSource = () => fs.readFileSync(path.join(tools, "node_modules/axe-core/axe.min.js"), "utf8");
+const axeSource = () => fs.readFileSync(path.join(tools, "node_modules/axe-core/axe.min.js"), "utf8");
 
 export function check(is, what) {
   if (!is) throw new Error(what);
@@ -202,6 +202,23 @@ export function launch(more = [], executablePath = bare) {
   return driver.launch({ executablePath, args });
 }
 
+/** What axe-core, brought to the page where it is not there yet, has against the page: a line for each. */
+export async function faultsOf(page) {
+  if (!(await page.evaluate(() => Boolean(globalThis.axe)))) await page.evaluate(axeSource());
+  // Of what it does not find fault with, it need not say where: that is most of its work.
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  return violations.map(({ id, nodes }) => {
+    const where = nodes.slice(0, 3).map(({ html, any }) => `${html.slice(0, 160)} (${any[0]?.message ?? ""})`);
+    return `${id}: ${where.join(" | ")}`;
+  });
+}
+
+/** axe-core finds nothing. */
+export async function axe(page, what) {
+  const faults = await faultsOf(page);
+  check(!faults.length, `${what}: ${faults.join("; ")}`);
+}
+
 /** The certificate that is shown at this port of this machine. */
 export const certificateOf = (port) =>
   new Promise((done, failed) => {
@@ -262,7 +279,7 @@ async function serveFromDisk(page) {
 }
 
 /**
- * Runs `scenarios`, pairs of a name and a function of a fresh page, one after the other. Each prints one
+ * Runs `scenarios`, pairs of a name and a function of a fresh page or of nothing, one after the other. Each prints one
  * line; the answer is the exit status. Words on the command line choose scenarios by their names.
  */
 export async function runAll(scenarios, browser, daemon) {
@@ -274,21 +291,22 @@ export async function runAll(scenarios, browser, daemon) {
   }
   for (const [name, run] of scenarios) {
     if (chosen.length && !chosen.some((word) => name.includes(word))) continue;
-    const page = await open(browser, daemon.url);
+    // Who opens pages of its own needs no other one beside them.
+    const page = run.length ? await open(browser, daemon.url) : undefined;
     const began = Date.now();
     try {
-      await page.locator("#pill.live").waitFor();
+      await page?.locator("#pill.live").waitFor();
       const skipped = await run(page);
-      check(!page.faults.length, `console errors: ${page.faults.join("; ")}`);
+      check(!page?.faults.length, `console errors: ${page?.faults.join("; ")}`);
       console.log(skipped ? `skip ${name}: ${skipped}` : `ok   ${name} (${Date.now() - began} ms)`);
     } catch (error) {
       failed += 1;
-      const faults = page.faults.length ? ` [console: ${page.faults.join("; ")}]` : "";
+      const faults = page?.faults.length ? ` [console: ${page.faults.join("; ")}]` : "";
       console.log(`FAIL ${name}: ${String(error.message).slice(0, 1500)}${faults}`);
       const shots = process.env.SVC_CONSOLE_SHOTS;
-      if (shots) await page.screenshot({ path: path.join(shots, `failed-${failed}.png`) }).catch(() => {});
+      if (shots && page) await page.screenshot({ path: path.join(shots, `failed-${failed}.png`) }).catch(() => {});
     }
-    await page.context().close();
+    await page?.context().close();
   }
   return failed ? 1 : 0;
 }

@@ -1,7 +1,7 @@
 // Every page, empty and filled, light and dark, wide and on a phone: axe-core finds nothing, nothing is
 // wider than the window, and the browser reports no error.
 
-import { Daemon, Market, axeSource, launch, makeProject, open } from "./lib.mjs";
+import { Daemon, Market, faultsOf, launch, makeProject, open } from "./lib.mjs";
 import { shop } from "./shop.mjs";
 
 const PAGES = [
@@ -31,12 +31,6 @@ const AGENT_PAGES = ["", "/diff", "/files", "/rotate", "/about"]
   .concat("compare/backend-1,frontend-1");
 const PHONE = { width: 390, height: 844 };
 const WIDE = { width: 1280, height: 800 };
-
-const described = ({ id, nodes }) =>
-  `${id}: ${nodes
-    .slice(0, 3)
-    .map((node) => `${node.html.slice(0, 160)} (${node.any[0]?.message ?? ""})`)
-    .join(" | ")}`;
 
 /** What is shown by the page of this name, or opened over it. */
 async function show(page, name) {
@@ -95,11 +89,9 @@ async function look(browser, daemon, names, options) {
   const page = await open(browser, daemon.url, { bypassCSP: true, ...options });
   const faults = [];
   await page.locator("#pill.live").waitFor();
-  await page.evaluate(axeSource());
   for (const name of names) {
     await show(page, name);
-    const { violations } = await page.evaluate(() => globalThis.axe.run(document));
-    faults.push(...violations.map((one) => `${name || "home"}: ${described(one)}`));
+    faults.push(...(await faultsOf(page)).map((one) => `${name || "home"}: ${one}`));
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     if (wide > 0) faults.push(`${name || "home"}: ${wide} px wider than the window`);
   }
@@ -131,15 +123,13 @@ async function away(daemon) {
   for (const colorScheme of ["light", "dark"]) {
     const page = await open(browser, daemon.url, { bypassCSP: true, colorScheme });
     await page.locator("#pill.live").waitFor();
-    await page.evaluate(axeSource());
     page.away = true;
     pages.push(page);
   }
   await daemon.stop("SIGKILL");
   for (const page of pages) {
     await page.locator("#away").waitFor();
-    const { violations } = await page.evaluate(() => globalThis.axe.run(document));
-    const faults = [...violations.map(described), ...page.faults];
+    const faults = [...(await faultsOf(page)), ...page.faults];
     failed += faults.length;
     console.log(`${faults.length ? "FAIL" : "ok  "} the first page while the daemon is away`);
     for (const fault of faults) console.log(`     ${fault}`);

@@ -5,7 +5,7 @@
 import crypto from "node:crypto";
 import http from "node:http";
 import https from "node:https";
-import { Daemon, axeSource, certificateOf, check, chromium, launch, makeProject, open, pinOf, text, until } from "./lib.mjs";
+import { Daemon, axe, certificateOf, check, chromium, launch, makeProject, open, pinOf, text, until } from "./lib.mjs";
 
 const DECIDED_MS = 2_000;
 const PHONE = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true };
@@ -29,19 +29,13 @@ async function pair(page, digits) {
   await page.getByRole("button", { name: "Pair" }).tap();
 }
 
-async function clean(page, what) {
-  await page.evaluate(axeSource());
-  const { violations } = await page.evaluate(() => globalThis.axe.run());
-  check(!violations.length, `${what}: ${violations.map((one) => `${one.id} ${one.nodes[0].html}`).join("; ")}`);
-}
-
 async function run(page) {
   check((await text(page, "#print")).includes(fingerprint), "the fingerprint of the picture is shown");
   const wrong = String((Number(code) + 1) % 1_000_000).padStart(6, "0");
   page.away = true;
   await pair(page, wrong);
   await page.getByText("the code is wrong, used up or too old").waitFor();
-  await clean(page, "the page before it is paired");
+  await axe(page, "the page before it is paired");
   await until("the moment that a wrong code costs", async () => {
     await pair(page, code);
     return (await page.locator("#queue").isVisible()) || (await page.locator("#queue").waitFor({ timeout: 500 }).then(() => true, () => false));
@@ -63,7 +57,7 @@ async function run(page) {
   check(told.includes("curious") && told.includes("src/login.js") && told.includes("owner"), `the card: ${told}`);
   const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   check(wide <= 0, `the page is ${wide} px wider than the phone`);
-  await clean(page, "a card");
+  await axe(page, "a card");
   const cardShown = Date.now() - began;
   const tapped = Date.now();
   await card.getByRole("button", { name: "Approve" }).tap();

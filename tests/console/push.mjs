@@ -7,7 +7,7 @@ import crypto from "node:crypto";
 import fs from "node:fs";
 import https from "node:https";
 import path from "node:path";
-import { Daemon, axeSource, certificateOf, check, chromium, launch, makeProject, open, pinOf, until } from "./lib.mjs";
+import { Daemon, axe, certificateOf, check, chromium, launch, makeProject, open, pinOf, until } from "./lib.mjs";
 
 const TOLD_MS = 2_000;
 const DECIDED_MS = 2_000;
@@ -125,9 +125,7 @@ async function subscribed() {
   await page.getByRole("button", { name: "Tell me here when something waits" }).tap();
   await page.getByRole("button", { name: "Tell me here no more" }).waitFor();
   check((await phone()).push.host === "127.0.0.1", "the daemon knows where the phone is told");
-  await page.evaluate(axeSource());
-  const { violations } = await page.evaluate(() => globalThis.axe.run());
-  check(!violations.length, violations.map((one) => one.id).join("; "));
+  await axe(page, "a phone that is told");
   await page.reload();
   await page.getByRole("button", { name: "Tell me here no more" }).waitFor();
   check((await phone()).push.sent === 0, "a reload subscribes anew");

@@ -157,8 +157,9 @@ struct Simulation {
     approved: BTreeMap<String, Wish>,
     /// Approvals whose call was given to a server.
     ran: BTreeSet<String>,
-    disk: BTreeMap<Document, Vec<u8>>,
-    on_its_way: BTreeMap<Document, Vec<u8>>,
+    /// Of what state each document was written, which is encoded when it is read.
+    disk: BTreeMap<Document, Arc<State>>,
+    on_its_way: BTreeMap<Document, Arc<State>>,
     awaiting: Vec<CallId>,
     promised: Vec<Decided>,
     seen: Seen,
@@ -402,19 +403,23 @@ impl Simulation {
     }
 
     fn put(&mut self, document: Document) {
-        let Some(bytes) = encode(document, &self.world.state).map(Result::unwrap) else { return };
-        if matches!(document, Document::Prompt(_)) {
-            self.disk.insert(document, bytes);
-            return;
-        }
-        let bytes = match (self.bug, document) {
-            (Bug::UseIsLost, Document::Approvals) => without(&bytes, &["usedAt"]),
+        let Some(state) = self.world.written(document) else { return };
+        let is_at_once = matches!(document, Document::Prompt(_));
+        let place = if is_at_once { &mut self.disk } else { &mut self.on_its_way };
+        place.insert(document, state);
+    }
+
+    /// What is on the disk of it.
+    fn read(&self, document: Document) -> Option<Value> {
+        let bytes = encode(document, self.disk.get(&document)?).unwrap().unwrap();
+        let stored = serde_json::from_slice(&bytes).unwrap();
+        Some(match (self.bug, document) {
+            (Bug::UseIsLost, Document::Approvals) => without(stored, &["usedAt"]),
             (Bug::DecisionIsLost, Document::Approvals) => {
-                without(&bytes, &["usedAt", "resolvedAt", "status"])
+                without(stored, &["usedAt", "resolvedAt", "status"])
             }
-            _ => bytes,
-        };
-        self.on_its_way.insert(document, bytes);
+            _ => stored,
+        })
     }
 
     fn order(&mut self, order: Order) {
@@ -454,9 +459,9 @@ impl Simulation {
     /// The machine loses power: of what was on its way, each document is there or not.
     fn power_cut(&mut self) {
         self.seen.cuts += 1;
-        for (document, bytes) in std::mem::take(&mut self.on_its_way) {
+        for (document, state) in std::mem::take(&mut self.on_its_way) {
             if self.dice.below(2) == 0 {
-                self.disk.insert(document, bytes);
+                self.disk.insert(document, state);
             }
         }
         self.awaiting.clear();
@@ -467,14 +472,11 @@ impl Simulation {
         self.gated.clear();
         let now = self.world.now;
         let project = Arc::clone(&self.world.state.project);
-        let read = |document: Document| {
-            self.disk.get(&document).map(|bytes| serde_json::from_slice::<Value>(bytes).unwrap())
-        };
         let prompt = |lineage| {
-            let stored = read(Document::Prompt(lineage)).expect("a prompt is written before its record");
+            let stored = self.read(Document::Prompt(lineage)).expect("a prompt is written before its record");
             serde_json::from_value::<agents::StoredPrompt>(stored).unwrap().prompt
         };
-        let stored = read(Document::Agents).map(|value| serde_json::from_value(value).unwrap());
+        let stored = self.read(Document::Agents).map(|value| serde_json::from_value(value).unwrap());
         let registry = agents::State::restore(
             stored.unwrap_or_default(),
             prompt,
@@ -484,7 +486,7 @@ impl Simulation {
         let mut state = State { agents: Arc::new(registry), project, ..State::default() };
         let agents = Arc::clone(&state.agents);
         let timers = Arc::make_mut(&mut state.timers);
-        if let Some(mut stored) = read(Document::Approvals) {
+        if let Some(mut stored) = self.read(Document::Approvals) {
             if self.bug == Bug::PendingTwice {
                 let id = format!("apr-{:08x}", self.seen.cuts);
                 twice(&mut stored["approvals"], |one| one["id"] = json!(id));
@@ -492,14 +494,14 @@ impl Simulation {
             let stored = serde_json::from_value(stored).unwrap();
             state.approvals = Arc::new(approvals::State::restore(stored, &agents, timers));
         }
-        if let Some(mut stored) = read(Document::Locks) {
+        if let Some(mut stored) = self.read(Document::Locks) {
             if self.bug == Bug::LockedTwice {
                 twice(&mut stored["held"], |one| one[0] = json!({"named": "somebody"}));
             }
             let stored = serde_json::from_value(stored).unwrap();
             state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
         }
-        if let Some(stored) = read(Document::Integrations) {
+        if let Some(stored) = self.read(Document::Integrations) {
             let stored = serde_json::from_value(stored).unwrap();
             state.integrations = Arc::new(integrations::State::restore(stored));
         }
@@ -576,14 +578,13 @@ fn approval_number(action: &approvals::Action) -> u64 {
 }
 
 /// The approvals' document with these facts as they were before anybody decided.
-fn without(bytes: &[u8], fields: &[&str]) -> Vec<u8> {
-    let mut stored: Value = serde_json::from_slice(bytes).unwrap();
+fn without(mut stored: Value, fields: &[&str]) -> Value {
     for approval in stored["approvals"].as_array_mut().unwrap() {
         for field in fields {
             approval[*field] = if *field == "status" { json!("pending") } else { Value::Null };
         }
     }
-    serde_json::to_vec(&stored).unwrap()
+    stored
 }
 
 /// Adds a changed copy of the last element of a list, that of the latest wish.

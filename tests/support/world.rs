@@ -7,6 +7,7 @@ use svc::agents::report::{Batch, Credit, Keeper, Packed, RunReport};
 use svc::agents::{self, JobReport, RunOrder};
 use svc::api::{Found, Method, Reply, Request, Table, decode_percent, parse_query};
 use svc::assembly::apply::apply;
+use svc::assembly::documents::encode;
 use svc::assembly::routes::table;
 use svc::assembly::spawn;
 use svc::core::ids::AgentId;
@@ -90,6 +91,14 @@ impl World {
         apply(&mut self.state, &mut cx, event);
         self.exit_sent = cx.exit_sent;
         cx.take()
+    }
+
+    /// The state of which this document is written now, to be encoded when it is read; `None` where there is
+    /// nothing to write.
+    pub fn written(&self, document: Document) -> Option<Arc<State>> {
+        let may_be_gone = matches!(document, Document::Prompt(_) | Document::Handoff(_));
+        let is_there = !may_be_gone || encode(document, &self.state).is_some();
+        is_there.then(|| Arc::new(self.state.clone()))
     }
 
     /// A call as an event; the number is new.

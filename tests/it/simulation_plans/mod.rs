@@ -169,7 +169,8 @@ struct Simulation {
     said: Vec<(AgentId, u64)>,
     briefs: Vec<AgentId>,
     replies: BTreeMap<CallId, (u16, Value)>,
-    disk: BTreeMap<Document, Vec<u8>>,
+    /// Of what state each document was written, which is encoded when it is read.
+    disk: BTreeMap<Document, Arc<State>>,
     /// Documents that are on their way to the disk.
     dirty: BTreeSet<Document>,
     /// The lineage whose process has just crashed.
@@ -491,9 +492,7 @@ impl Simulation {
         }
         if durable || !awaited.is_empty() || self.dice.below(3) == 0 {
             for document in std::mem::take(&mut self.dirty) {
-                if let Some(bytes) = encode(document, &self.world.state) {
-                    self.disk.insert(document, bytes.unwrap());
-                }
+                self.disk.extend(self.world.written(document).map(|state| (document, state)));
             }
         }
         for timer in awaited {
@@ -536,9 +535,8 @@ impl Simulation {
         let now = self.world.now;
         let stored: agents::Stored = self.read(Document::Agents);
         let prompt = |lineage| {
-            let bytes = self.disk.get(&Document::Prompt(lineage));
-            let bytes = bytes.expect("a record's prompt was written before it");
-            serde_json::from_slice::<agents::StoredPrompt>(bytes).unwrap().prompt
+            let stored: Option<agents::StoredPrompt> = self.written(Document::Prompt(lineage));
+            stored.expect("a record's prompt was written before it").prompt
         };
         let agents = Arc::new(agents::State::restore(stored, prompt, &std::collections::HashSet::new(), now));
         let teams = Arc::new(teams::State::restore(self.read(Document::Teams), now));
@@ -552,7 +550,12 @@ impl Simulation {
         self.boot();
     }
 
+    fn written<T: serde::de::DeserializeOwned>(&self, document: Document) -> Option<T> {
+        let bytes = encode(document, self.disk.get(&document)?).unwrap().unwrap();
+        Some(serde_json::from_slice(&bytes).unwrap())
+    }
+
     fn read<T: serde::de::DeserializeOwned + Default>(&self, document: Document) -> T {
-        self.disk.get(&document).map(|bytes| serde_json::from_slice(bytes).unwrap()).unwrap_or_default()
+        self.written(document).unwrap_or_default()
     }
 }
