@@ -27,6 +27,14 @@ def run(*words):
     return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
+def unmount(point):
+    """What was killed a moment ago may hold a file of it yet."""
+    for _ in range(50):
+        if subprocess.run(["umount", point], stderr=subprocess.DEVNULL).returncode == 0:
+            break
+        time.sleep(0.1)
+
+
 class LoggedDisk:
     """The disk, its export, its loop device and its mount; all gone when closed."""
 
@@ -83,7 +91,7 @@ class LoggedDisk:
             os.close(self.marks)
             self.marks = None
         if self.mounted:
-            subprocess.run(["umount", self.point], check=False)
+            unmount(self.point)
         if self.loop:
             subprocess.run(["losetup", "--detach", self.loop], check=False)
         if self.server.poll() is None:
@@ -217,10 +225,7 @@ class Mounted:
         return self.point
 
     def __exit__(self, *_):
-        for _ in range(50):
-            if subprocess.run(["umount", self.point], stderr=subprocess.DEVNULL).returncode == 0:
-                break
-            time.sleep(0.1)
+        unmount(self.point)
         os.unlink(f"{self.folder}/image")
         os.rmdir(self.point)
         os.rmdir(self.folder)
