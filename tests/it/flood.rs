@@ -29,7 +29,7 @@ enum Told {
     Exit,
 }
 
-/// What one client saw: lines by agent, and whether `seq` ever went wrong.
+/// What one client saw: lines by agent, and how many have ended.
 #[derive(Default)]
 struct Seen {
     lines: BTreeMap<String, u64>,
@@ -119,13 +119,20 @@ fn slow_closed(daemon: &Daemon) -> bool {
     metrics.as_str().unwrap().contains("svc_websocket_slow_closed_total 1\n")
 }
 
+/// Of `N of ..`.
+fn number(words: &[u8]) -> u64 {
+    let (digits, rest) = words.split_at(memchr::memchr(b' ', words).unwrap());
+    assert!(rest.starts_with(b" of "), "{}", String::from_utf8_lossy(words));
+    std::str::from_utf8(digits).unwrap().parse().unwrap()
+}
+
 /// Reads a message whole: who, and what.
 fn parsed(text: &str) -> Option<(String, Told)> {
     let frame: Value = serde_json::from_str(text).unwrap();
     let told = match frame["type"].as_str().unwrap() {
         "agent:output" if frame["data"]["subtype"] == "assistant" => {
             let words = frame["data"]["data"]["text"].as_str().unwrap().strip_prefix("line ")?;
-            Told::Line(words.split(' ').next().unwrap().parse().unwrap())
+            Told::Line(number(words.as_bytes()))
         }
         "agent:exit" => Told::Exit,
         _ => return None,
@@ -139,8 +146,7 @@ fn searched(text: &str) -> Option<(String, Told)> {
         memmem::find(text.as_bytes(), words.as_bytes()).map(|at| &text.as_bytes()[at + words.len()..])
     };
     let told = if let Some(line) = behind(r#""subtype":"assistant","data":{"text":"line "#) {
-        let digits = &line[..memchr::memchr(b' ', line).unwrap()];
-        Told::Line(std::str::from_utf8(digits).unwrap().parse().unwrap())
+        Told::Line(number(line))
     } else if behind(r#""type":"agent:exit""#).is_some() {
         Told::Exit
     } else {
