@@ -1,7 +1,7 @@
 //! The question before a rotation: who is asked, and that nothing of it delays or loses one.
 
 use super::last_word::{QUESTION, TIMEOUT};
-use super::{Command as Wish, Job, JobReport, SpawnRequest, Status};
+use super::{Command as Wish, Job, JobReport, SpawnRequest, State, Status};
 use crate::agents::report::{Batch, Credit, Packed, RunReport};
 use crate::core::ids::AgentId;
 use crate::core::{CallId, Command, Effect, Event};
@@ -9,6 +9,8 @@ use crate::programs::registry::Detection;
 use crate::providers::{Activity, SessionStart, Tokens, TokensDelta, TurnEnd, Usage};
 use crate::testing::Bench;
 use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn feed(bench: &mut Bench, id: AgentId, activities: Vec<Activity>) {
@@ -36,6 +38,20 @@ fn agent(bench: &mut Bench, provider: &str) -> AgentId {
 fn rotate(bench: &mut Bench) {
     bench.effects.clear();
     bench.command(Command::Agents(Wish::Rotate("one".into())));
+}
+
+/// Its context is full, and it has work left.
+fn fills(bench: &mut Bench, id: AgentId) {
+    let full = |delta| Usage {
+        delta,
+        context_tokens: Some(190_000),
+        context_window: Some(200_000),
+        ..Usage::default()
+    };
+    bench.ask("POST", "/api/agents/one/instruct", &json!({"message": "use tabs", "deliver": "rotation"}));
+    bench.effects.clear();
+    let delta = TokensDelta { input: 190_000, ..TokensDelta::default() };
+    feed(bench, id, vec![Activity::Usage(full(delta)), Activity::TurnEnded(TurnEnd::default())]);
 }
 
 /// The question that was ordered.
@@ -170,17 +186,7 @@ fn an_agent_that_ends_meanwhile_is_followed_and_one_that_is_killed_is_not() {
 
     let mut bench = Bench::new();
     let id = agent(&mut bench, "claude-code");
-    // Its context is full, and it has work left.
-    let full = |delta| Usage {
-        delta,
-        context_tokens: Some(190_000),
-        context_window: Some(200_000),
-        ..Usage::default()
-    };
-    bench.ask("POST", "/api/agents/one/instruct", &json!({"message": "use tabs", "deliver": "rotation"}));
-    bench.effects.clear();
-    let delta = TokensDelta { input: 190_000, ..TokensDelta::default() };
-    feed(&mut bench, id, vec![Activity::Usage(full(delta)), Activity::TurnEnded(TurnEnd::default())]);
+    fills(&mut bench, id);
     let call = question(&bench).expect("a full context is a plan, too");
     assert!(bench.wish("DELETE", "/api/agents/one", &Value::Null).is_none());
     bench.exits(id, 0);
@@ -188,4 +194,69 @@ fn an_agent_that_ends_meanwhile_is_followed_and_one_that_is_killed_is_not() {
     bench.apply(Event::Job(JobReport::Query(call, Ok(("use tabs".into(), Tokens::default())))));
     assert!(briefs(&bench).is_empty());
     assert_eq!(bench.notices("rotation:failed").len(), 1);
+}
+
+/// The daemon was killed, and the next one goes on.
+fn daemon_is_killed(bench: &mut Bench) {
+    let stored = serde_json::to_value(bench.state.agents.stored()).unwrap();
+    let stored = serde_json::from_value(stored).unwrap();
+    bench.state.agents = Arc::new(State::restore(stored, |_| "x".into(), &HashSet::new(), bench.now));
+    bench.effects.clear();
+    bench.with(super::go_on);
+}
+
+#[test]
+fn an_agent_that_ended_while_its_copy_was_asked_has_its_successor_from_the_next_daemon() {
+    for code in [0, 3] {
+        let mut bench = Bench::new();
+        let id = agent(&mut bench, "claude-code");
+        rotate(&mut bench);
+        question(&bench).unwrap();
+        bench.exits(id, code);
+        let one = bench.get("/api/agents/one");
+        let told = one["statusReason"].as_str().unwrap();
+        assert!(told.ends_with("; a rotation (manual) prepares its successor"), "{told}");
+        daemon_is_killed(&mut bench);
+        assert_eq!(briefs(&bench), [None]);
+        daemon_is_killed(&mut bench);
+        assert_eq!(briefs(&bench), [None], "and from the one after that");
+        bench.apply(Event::Job(JobReport::Brief(id, Ok("brief".into()))));
+        let new = bench.state.agents.find("one").unwrap().id;
+        bench.apply(Event::Run(new, RunReport::Started { pid: 2, start_ticks: 2 }));
+        let entry = bench.get("/api/rotation")["history"][0].clone();
+        assert_eq!((&entry["old"], &entry["new"]), (&json!(id), &json!(new)));
+        assert_eq!(entry["reason"], "manual");
+        daemon_is_killed(&mut bench);
+        assert!(briefs(&bench).is_empty(), "it is over");
+    }
+}
+
+#[test]
+fn an_agent_that_ended_while_its_copy_was_asked_has_no_successor_where_none_is_to_be() {
+    type Case = (&'static str, fn(&mut Bench, AgentId));
+    let cases: [Case; 3] = [
+        ("its record is removed", |bench, _| {
+            assert_eq!(bench.ask("DELETE", "/api/agents/one", &Value::Null).0, 200);
+        }),
+        ("the daemon stops", |bench, _| bench.with(super::stop_all)),
+        ("no brief can be made", |bench, id| {
+            bench.apply(Event::Job(JobReport::Brief(id, Err("disk full".into()))));
+        }),
+    ];
+    for (what, happens) in cases {
+        let mut bench = Bench::new();
+        let id = agent(&mut bench, "claude-code");
+        fills(&mut bench, id);
+        question(&bench).unwrap();
+        bench.exits(id, 0);
+        bench.effects.clear();
+        happens(&mut bench, id);
+        assert!(is_cancelled(&bench) && !super::rotation::under_way(&bench.state, id), "{what}");
+        assert_eq!(bench.notices("rotation:failed").len(), 1, "{what}");
+        if let Ok(one) = bench.state.agents.find("one") {
+            assert!(!one.status_reason.to_string().contains("rotation"), "{what}: {}", one.status_reason);
+        }
+        daemon_is_killed(&mut bench);
+        assert!(briefs(&bench).is_empty(), "{what}");
+    }
 }

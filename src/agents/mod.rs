@@ -428,6 +428,7 @@ fn delete(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
     if agent.status.is_live() {
         return life::stop(all, cx, agent.id, Stop::Kill, Some(call));
     }
+    rotation::removed(all, cx, agent.id);
     rotation::forget_handoff(all, cx, agent.lineage_id);
     let agents = Arc::make_mut(&mut all.agents);
     agents.remove(agent.id);
@@ -450,6 +451,7 @@ pub fn stop_all(all: &mut All, cx: &mut Context) {
     for id in live {
         life::stop(all, cx, id, Stop::Shutdown, None);
     }
+    rotation::stop_all(all, cx);
     end_queries(all, cx);
 }
 

@@ -463,12 +463,18 @@ pub enum Remark {
     SessionGone,
     /// These many messages wait for its next life.
     Undelivered { count: usize, name: String },
+    /// It ended by itself while its successor was prepared, which goes on all the same.
+    Rotating {
+        /// Why it is rotated.
+        rotation: String,
+    },
 }
 
 impl Display for Remark {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::SessionGone => f.write_str("its session is gone, the next resume starts a new one"),
+            Self::Rotating { rotation } => write!(f, "{}", Reason::Rotating { rotation: rotation.clone() }),
             Self::Undelivered { count, name } => {
                 let (words, them) =
                     if *count == 1 { ("instruction was", "it") } else { ("instructions were", "them") };
@@ -507,6 +513,23 @@ impl StatusReason {
     /// Says this, too, until the next reason.
     pub fn remark(&mut self, remark: Remark) {
         self.remarks.push(remark);
+    }
+
+    /// Why it is rotated, if it is: while it lives, or after it has ended by itself.
+    pub fn rotation(&self) -> Option<&str> {
+        let remarked = self.remarks.iter().find_map(|remark| match remark {
+            Remark::Rotating { rotation } => Some(rotation.as_str()),
+            _ => None,
+        });
+        match &self.why {
+            Reason::Rotating { rotation } => Some(rotation),
+            _ => remarked,
+        }
+    }
+
+    /// It has ended by itself and gets no successor after all.
+    pub fn forget_rotation(&mut self) {
+        self.remarks.retain(|remark| !matches!(remark, Remark::Rotating { .. }));
     }
 }
 

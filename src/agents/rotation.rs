@@ -21,7 +21,7 @@
 use super::history::{self, Entry};
 use super::last_word::{self, LastWord};
 use super::limit::{handover, reserve};
-use super::reason::{Awaited, Reason};
+use super::reason::{Awaited, Reason, Remark};
 use super::record::{Agent, Attached, Opening, Status, Stop, Succession};
 use super::{Job, Outcome, RunOrder, State, life, new_life, say, spawn, touch};
 use crate::api::Problem;
@@ -434,18 +434,18 @@ pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     touch(all, cx, Durability::BeforeReply);
 }
 
-/// After a start of the daemon: rotations that an earlier one had begun, of agents that live or whose end is
-/// still to be heard. Briefs are made anew, see [`go_on`]; a successor that lives has only to be heard of.
+/// After a start of the daemon: rotations that an earlier one had begun, of agents that live, whose end is
+/// still to be heard, or that ended by themselves meanwhile. Briefs are made anew, see [`go_on`]; a successor
+/// that lives has only to be heard of.
 pub fn restored(agents: &mut State) {
-    let live: Vec<Arc<Agent>> = agents.live().cloned().collect();
-    for agent in live {
+    let is_rotated = |agent: &&Arc<Agent>| agent.status.is_live() || agent.status_reason.rotation().is_some();
+    let rotated: Vec<Arc<Agent>> = agents.iter().filter(is_rotated).cloned().collect();
+    for agent in rotated {
         succession_restored(agents, &agent);
-        if agent.status == Status::Rotating {
-            let reason = match agent.status_reason.why() {
-                Reason::Rotating { rotation } => rotation.clone(),
-                _ => BEGUN_BEFORE.to_owned(),
-            };
-            agents.pending_rotations.insert(agent.id, Rotation::new(Step::Briefing, agent.id, reason));
+        let begun_before = (agent.status == Status::Rotating).then_some(BEGUN_BEFORE);
+        if let Some(reason) = agent.status_reason.rotation().or(begun_before) {
+            let rotation = Rotation::new(Step::Briefing, agent.id, reason.to_owned());
+            agents.pending_rotations.insert(agent.id, rotation);
         }
     }
 }
@@ -522,13 +522,33 @@ pub fn given_up(all: &mut All, cx: &mut Context, id: AgentId) {
     let is_replaced = matches!(agent.status_reason.why(), Reason::Replaced);
     let by_itself = is_replaced || agent.status == Status::Completed || agent.status == Status::Crashed;
     match rotation.step {
-        // The brief is still being written; the successor carries on even if the old one is done.
-        Step::Asking { .. } | Step::Briefing if by_itself => {}
+        // The brief is still being written; the successor carries on even if the old one is done. Its record
+        // says so, for a daemon that is killed before that.
+        Step::Asking { .. } | Step::Briefing if by_itself => {
+            let remark = Remark::Rotating { rotation: rotation.reason.clone() };
+            if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
+                agent.status_reason.remark(remark);
+            }
+        }
         _ => {
             let reason = agent.status_reason.to_string();
             let old = rotation.old;
             fail(all, cx, id, old, &reason);
         }
+    }
+}
+
+/// The record of an agent that has ended by itself is removed: no successor comes.
+pub fn removed(all: &mut All, cx: &mut Context, id: AgentId) {
+    fail(all, cx, id, id, GONE);
+}
+
+/// The daemon is told to stop: who has ended by itself gets no successor, now or from the next daemon.
+pub fn stop_all(all: &mut All, cx: &mut Context) {
+    let is_over = |id: &AgentId| all.agents.get(*id).is_none_or(|agent| !agent.status.is_live());
+    let over: Vec<AgentId> = all.agents.pending_rotations.keys().copied().filter(is_over).collect();
+    for id in over {
+        fail(all, cx, id, id, "the daemon is stopping");
     }
 }
 
@@ -540,6 +560,9 @@ fn fail(all: &mut All, cx: &mut Context, key: AgentId, old: AgentId, error: &str
     cx.notice(Notice::RotationFailed { agent_id: old, error: error.to_owned() });
     if all.agents.get(key).is_some_and(|agent| !agent.status.is_live()) {
         // It has ended, and no successor comes.
+        if let Some(agent) = Arc::make_mut(&mut all.agents).edit(key) {
+            agent.status_reason.forget_rotation();
+        }
         cx.moment(Moment::Ended(key));
     }
     for call in rotation.calls {

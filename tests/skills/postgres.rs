@@ -145,8 +145,10 @@ fn must_do_2_the_public_limit_is_one_for_all_instances() {
                    WHERE of = 5";
         (cluster.psql(&name, &["--command", sql]) == "1").then_some(())
     });
-    let told: Vec<u32> = (0..7).map(|_| left(&ask(1, "198.51.100.3"))).collect();
-    assert_eq!((told[0], told[6]), (59, 60 - 7 - 5), "{told:?}");
+    // The sixth of them asks the other instance, unless the round of that second does so just then.
+    let most = 2 * UNTOLD;
+    let told: Vec<u32> = (0..most).map(|_| left(&ask(1, "198.51.100.3"))).collect();
+    assert_eq!((told[0], told.last()), (59, Some(&(60 - most - 5))), "{told:?}");
 }
 
 #[test]
