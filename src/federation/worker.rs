@@ -24,6 +24,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use svc_base::hex::{self, bytes_32};
 use svc_sys::files::replace;
+use svc_sys::http::client;
 use svc_sys::regular;
 use svc_sys::threads::lock;
 
@@ -316,15 +317,8 @@ fn call(url: &str, path: &str, body: &Value, token: Option<&Secret>) -> Result<V
         let text = format!("the daemon at {url} does not answer ({why}); look whether it runs, then retry");
         Problem::new(502, "peer_unreachable", text)
     };
-    let config = ureq::Agent::config_builder()
-        .timeout_global(Some(CALL_TIMEOUT))
-        .timeout_connect(Some(CONNECT_TIMEOUT))
-        .proxy(None)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .http_status_as_error(false)
-        .build();
-    let agent: ureq::Agent = config.into();
+    let config = client::strict().timeout_global(Some(CALL_TIMEOUT)).timeout_connect(Some(CONNECT_TIMEOUT));
+    let agent: ureq::Agent = config.proxy(None).build().into();
     let mut request = agent.post(format!("{url}{path}")).content_type("application/json");
     if let Some(token) = token {
         request = request.header("authorization", format!("Bearer {}", token.expose()));

@@ -5,6 +5,7 @@ use crate::credentials::Secret;
 use serde_json::Value;
 use std::io::Read;
 use std::time::Duration;
+use svc_sys::http::client;
 
 /// An ordinary request, in all.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -40,17 +41,8 @@ impl Http {
     /// then no proxy gets to see the tokens.
     pub fn new(secrets: Vec<Secret>, plain: bool) -> Self {
         let proxy = if plain { None } else { ureq::Proxy::try_from_env() };
-        let agent = ureq::Agent::config_builder()
-            .proxy(proxy)
-            .http_status_as_error(false)
-            // A redirected request would carry the token to another place.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .user_agent(USER_AGENT)
-            .build()
-            .into();
-        Self { agent, secrets }
+        let config = client::strict().proxy(proxy).timeout_connect(Some(CONNECT_TIMEOUT));
+        Self { agent: config.user_agent(USER_AGENT).build().into(), secrets }
     }
 
     /// Ends every request under way, and refuses further ones.

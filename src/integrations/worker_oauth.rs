@@ -9,6 +9,7 @@ use crate::endpoint::{Answer, Ask};
 use serde_json::Value;
 use std::time::Duration;
 use svc_base::base64;
+use svc_sys::http::client;
 
 /// The authorisation server gets this long.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -103,13 +104,7 @@ pub(super) fn exchange(vault: &Vault, order: &Exchange) -> Result<Tokens, String
 }
 
 fn post(url: &str, body: &str) -> Result<Value, String> {
-    let config = ureq::Agent::config_builder()
-        .timeout_global(Some(TIMEOUT))
-        .http_status_as_error(false)
-        // A redirect would carry the secret elsewhere.
-        .max_redirects(0)
-        .build();
-    let agent: ureq::Agent = config.into();
+    let agent: ureq::Agent = client::strict().timeout_global(Some(TIMEOUT)).build().into();
     let failed = |error: ureq::Error| format!("the authorisation server could not be asked: {error}");
     let request = agent.post(url).header("accept", "application/json");
     let mut response =

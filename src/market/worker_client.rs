@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use svc_sys::http::client;
 use svc_sys::threads::lock;
 
 /// Until a connection stands.
@@ -183,12 +184,8 @@ fn fetch_registry(base: &str) -> Result<Vec<Value>, Trouble> {
 fn call(base: &str, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Trouble> {
     let unreachable = |why: String| Trouble::Unreachable(why);
     let url = format!("{}{path}", base.trim_end_matches('/'));
-    let mut config = ureq::Agent::config_builder()
-        .timeout_global(Some(CALL_TIMEOUT))
-        .timeout_connect(Some(CONNECT_TIMEOUT))
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .http_status_as_error(false);
+    let mut config =
+        client::strict().timeout_global(Some(CALL_TIMEOUT)).timeout_connect(Some(CONNECT_TIMEOUT));
     if is_local(base) {
         config = config.proxy(None);
     }

@@ -12,10 +12,10 @@ use crate::settings::Push;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use svc_base::{base64, outgoing};
+use svc_sys::http::client;
 use svc_sys::threads::{Line, Lines};
-use svc_sys::{clock, posting, regular};
+use svc_sys::{clock, regular};
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -23,10 +23,6 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Error};
 
-/// One try in all, answer included.
-pub const TRY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Until a connection stands.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of `push.certificate` at most.
 const CERTIFICATE_BYTES: usize = 64 << 10;
 /// A newer message takes the place of one that a push service still keeps. An endpoint is of one browser and
@@ -70,7 +66,7 @@ impl Senders {
 
 fn line(sending: &Sending, door: Arc<Door>, tell: Tell) -> io::Result<Line<Sending>> {
     let agent = agent(&sending.settings, &sending.address.endpoint)?;
-    posting::line("push", agent, move |agent, sending: Sending| {
+    client::line("push", agent, move |agent, sending: Sending| {
         let outcome = try_once(agent, &door, &sending);
         tell(Tried { phone: sending.phone, message: sending.message, outcome });
     })
@@ -113,17 +109,8 @@ fn agent(settings: &Push, endpoint: &str) -> io::Result<Agent> {
         Some(path) => RootCerts::Specific(Arc::new(authorities(Path::new(path))?)),
         None => RootCerts::WebPki,
     };
-    let config = Agent::config_builder()
-        .proxy(None)
-        .https_only(true)
-        .tls_config(TlsConfig::builder().root_certs(roots).build())
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .timeout_connect(Some(CONNECT_TIMEOUT))
-        .timeout_global(Some(TRY_TIMEOUT))
-        .user_agent(USER_AGENT)
-        .build();
+    let tls = TlsConfig::builder().root_certs(roots).build();
+    let config = client::poster(USER_AGENT).proxy(None).https_only(true).tls_config(tls).build();
     Ok(Agent::with_parts(
         config,
         DefaultConnector::default(),
@@ -158,7 +145,7 @@ pub fn check(settings: &Push, endpoint: &str) -> Result<(), String> {
     let uri: Uri = endpoint.parse().map_err(|_| "it is no address".to_owned())?;
     let agent = agent(settings, endpoint).map_err(|error| error.to_string())?;
     let left = NextTimeout {
-        after: ureq::unversioned::transport::time::Duration::Exact(CONNECT_TIMEOUT),
+        after: ureq::unversioned::transport::time::Duration::Exact(client::CONNECT_TIMEOUT),
         reason: ureq::Timeout::Resolve,
         per_read: None,
         per_write: None,
@@ -211,7 +198,7 @@ fn try_once(agent: &Agent, door: &Door, sending: &Sending) -> Result<(), Refusal
         408 | 429 | 500.. => Then::Retry(after),
         _ => Then::GiveUp,
     };
-    Err(Refusal { why: posting::refusal(&mut response), then })
+    Err(Refusal { why: client::refusal(&mut response), then })
 }
 
 #[cfg(test)]

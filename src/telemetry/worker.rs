@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use svc_base::outgoing::retry_after;
 use svc_sys::clock;
+use svc_sys::http::client;
 use svc_sys::threads::Thread;
 
 /// Spans that wait at most; further ones are dropped, and counted.
@@ -94,10 +95,7 @@ impl Exporter {
 
 impl Running {
     fn start(vault: Arc<Vault>, tell: Tell) -> io::Result<Self> {
-        let agent: ureq::Agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
+        let agent: ureq::Agent = client::strict()
             .timeout_global(Some(TIMEOUT))
             .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
             .build()

@@ -6,13 +6,10 @@ use crate::core::ids::WebhookId;
 use crate::credentials::Vault;
 use std::sync::Arc;
 use std::time::Duration;
+use svc_sys::clock;
+use svc_sys::http::client;
 use svc_sys::threads::{Line, Lines};
-use svc_sys::{clock, posting};
 
-/// One try in all, answer included.
-pub const TRY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Until a connection stands.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const USER_AGENT: &str = concat!("svc-webhooks/", env!("CARGO_PKG_VERSION"));
 
 /// Where outcomes go.
@@ -54,7 +51,7 @@ impl Senders {
 }
 
 fn line(url: &str, vault: Arc<Vault>, tell: Tell) -> std::io::Result<Line<Sending>> {
-    posting::line("webhook", agent(url), move |agent, sending: Sending| {
+    client::line("webhook", agent(url), move |agent, sending: Sending| {
         let outcome = try_once(agent, &vault, &sending);
         tell(Report::Tried { webhook: sending.webhook, message: sending.message, outcome });
     })
@@ -64,16 +61,7 @@ fn line(url: &str, vault: Arc<Vault>, tell: Tell) -> std::io::Result<Line<Sendin
 fn agent(url: &str) -> ureq::Agent {
     // No proxy gets to see what stays on this machine.
     let proxy = if url.starts_with("http://") { None } else { ureq::Proxy::try_from_env() };
-    ureq::Agent::config_builder()
-        .proxy(proxy)
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .timeout_connect(Some(CONNECT_TIMEOUT))
-        .timeout_global(Some(TRY_TIMEOUT))
-        .user_agent(USER_AGENT)
-        .build()
-        .into()
+    client::poster(USER_AGENT).proxy(proxy).build().into()
 }
 
 fn try_once(agent: &ureq::Agent, vault: &Vault, sending: &Sending) -> Result<(), Refusal> {
@@ -99,7 +87,7 @@ fn try_once(agent: &ureq::Agent, vault: &Vault, sending: &Sending) -> Result<(),
             format!("status {status}: it points elsewhere, which is not followed; name the address itself");
         return Err(Refusal { why, after, is_gone: false });
     }
-    Err(Refusal { why: posting::refusal(&mut response), after, is_gone: status == 410 })
+    Err(Refusal { why: client::refusal(&mut response), after, is_gone: status == 410 })
 }
 
 /// One for each secret that is in use, with a blank between them.

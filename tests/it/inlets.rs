@@ -35,8 +35,7 @@ impl Sender {
     }
 
     fn raw(&self, id: &str, at: &str, signature: &str, body: &str) -> (u16, Value) {
-        let config = ureq::Agent::config_builder().http_status_as_error(false).build();
-        let agent: ureq::Agent = config.into();
+        let agent: ureq::Agent = svc_sys::http::client::strict().build().into();
         let request = agent.post(&self.url).header(sign::ID, id).header(sign::TIMESTAMP, at);
         let request = request.header("content-type", "application/json").header(sign::SIGNATURE, signature);
         let mut response = request.send(body).unwrap();

@@ -1,6 +1,8 @@
 //! All tests of the built programs, in one program of their own: what they share is compiled and linked once.
 //! Each subject is a module; `cargo nextest run --test it trust::` runs one of them.
 
+#![allow(clippy::disallowed_methods, reason = "a test calls the daemon with whatever client it likes")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

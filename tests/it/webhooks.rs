@@ -191,7 +191,7 @@ fn a_receiver_that_never_answers_delays_neither_others_nor_the_daemons_end() {
     assert_eq!(shown["waiting"][0]["underWay"], true, "{shown}");
     let began = (began.elapsed(), Instant::now());
     assert_eq!(daemon.stop(), Some(0));
-    let timeout = svc::webhooks::worker::TRY_TIMEOUT;
+    let timeout = svc_sys::http::client::TRY_TIMEOUT;
     assert!(began.0 < timeout && began.1.elapsed() < timeout, "{began:?}: nobody waited for it");
 }
 

@@ -145,7 +145,12 @@ impl Aimock {
 
     /// The bodies of the requests that it has got, oldest first.
     pub fn asked(&self) -> Vec<Value> {
-        let mut answer = ureq::get(format!("{}/__aimock/journal", self.url)).call().unwrap();
+        let mut answer = svc_sys::http::client::strict()
+            .build()
+            .new_agent()
+            .get(format!("{}/__aimock/journal", self.url))
+            .call()
+            .unwrap();
         let journal: Value = serde_json::from_reader(answer.body_mut().as_reader()).unwrap();
         let entries = journal.as_array().or(journal["entries"].as_array()).expect("a list");
         entries.iter().map(|entry| entry["body"].clone()).collect()

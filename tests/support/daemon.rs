@@ -86,10 +86,7 @@ impl Daemon {
             let _ = child.kill();
             panic!("the daemon did not start: {line:?}\n{}", log_of(&folder))
         });
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(REQUEST_TIMEOUT))
-            .http_status_as_error(false)
-            .build();
+        let config = svc_sys::http::client::strict().timeout_global(Some(REQUEST_TIMEOUT)).build();
         let project = folder.path().to_path_buf();
         Self { url: url.to_owned(), project, child, agent: config.into(), token: None, folder }
     }

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 pub use svc_base::percent::encode;
 use svc_base::words::with_commands;
+use svc_sys::http::client;
 use svc_sys::{regular, secrets};
 
 /// Calls that the daemon answers from memory.
@@ -255,13 +256,7 @@ pub struct Client {
 /// Nothing is kept open from call to call of another kind: who holds a connection is asked once for each.
 fn connections() -> ureq::Agent {
     // A proxy from the environment must never see, or break, calls to this machine.
-    let config = ureq::Agent::config_builder()
-        .timeout_global(Some(CALL_TIMEOUT))
-        .proxy(None)
-        .max_redirects(0)
-        .http_status_as_error(false)
-        .build();
-    config.new_agent()
+    client::strict().timeout_global(Some(CALL_TIMEOUT)).proxy(None).build().new_agent()
 }
 
 /// Calls under way for which this program lets itself be seen.

@@ -14,7 +14,6 @@ pub mod journal;
 pub mod logger;
 pub mod memory;
 pub mod port_holder;
-pub mod posting;
 pub mod pressure;
 pub mod process;
 pub mod registry;

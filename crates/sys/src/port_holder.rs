@@ -4,6 +4,7 @@
 //! Source: proc(5): `/proc/net/tcp`, `/proc/PID/fd`, `/proc/PID/comm`.
 
 use super::descriptors::holds;
+use super::http::client;
 use serde_json::Value;
 use std::fmt;
 use std::fs;
@@ -65,8 +66,7 @@ pub fn holder_of(ip: IpAddr, port: u16) -> Holder {
 /// The daemon that answers there, if one does.
 fn ask(address: SocketAddr) -> Option<Holder> {
     // A proxy from the environment must never see calls to this machine.
-    let config =
-        ureq::Agent::config_builder().timeout_global(Some(ANSWER_WAIT)).proxy(None).max_redirects(0).build();
+    let config = client::strict().timeout_global(Some(ANSWER_WAIT)).proxy(None).build();
     let mut answer = config.new_agent().get(format!("http://{address}/api/status")).call().ok()?;
     let text = answer.body_mut().with_config().limit(ANSWER_BYTES).read_to_string().ok()?;
     let status: Value = serde_json::from_slice(text.as_bytes()).ok()?;

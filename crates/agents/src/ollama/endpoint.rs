@@ -11,6 +11,7 @@ use svc_providers::Activity;
 use svc_providers::limit::{self, Kind, Limit, Source};
 use svc_providers::native::cut;
 use svc_providers::ollama::{HOST_VARIABLE, KEY_VARIABLE, URL_VARIABLE};
+use svc_sys::http::client;
 
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: &str = "11434";
@@ -112,11 +113,7 @@ impl Endpoint {
         if !base.starts_with("http://") && !base.starts_with("https://") {
             return Err(format!("{URL_VARIABLE} must begin with http:// or https://, it is `{base}`"));
         }
-        let agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            // A redirected request would carry the task to another place.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
+        let agent = client::strict()
             .proxy(None)
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .timeout_recv_response(Some(FIRST_BYTE_TIMEOUT))

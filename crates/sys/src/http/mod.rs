@@ -1,4 +1,4 @@
-//! The HTTP edge: one port, one thread per connection, every limit named.
+//! The HTTP edge: one port, one thread per connection, every limit named. And [`client`], for other servers.
 //!
 //! The socket side is ours because `tiny_http`'s own server has no limits and no time-outs; its types and its
 //! response writer are used. Features see only [`Request`] and [`Reply`].
@@ -8,6 +8,7 @@
 
 mod bind;
 mod body;
+pub mod client;
 mod connection;
 mod deadline;
 mod head;
