@@ -328,7 +328,7 @@ pub fn hand_over(all: &mut All, cx: &mut Context, old: &Agent, new: AgentId) {
 
 /// The brief is there: end the old agent. If it has ended and is not replaced, keep the brief.
 pub fn brief_ready(all: &mut All, cx: &mut Context, id: AgentId, brief: Result<String, String>) {
-    let Some(agent) = all.agents.get(id).cloned() else { return };
+    let Some(agent) = all.agents.get(id).cloned() else { return fail(all, cx, id, id, GONE) };
     if super::moving::briefed(all, cx, id, &brief) {
         return;
     }
