@@ -96,6 +96,7 @@ impl Authority {
                 let refused = refusal(&form, &challenge.lock().unwrap());
                 requests.lock().unwrap().push(form);
                 let (status, body) = match refused {
+                    Some("moved") => (307, Value::Null),
                     Some(error) => (400, json!({"error": error})),
                     None => (
                         200,
@@ -141,7 +142,8 @@ fn read_form(stream: &TcpStream) -> HashMap<String, String> {
 
 fn answer(mut stream: TcpStream, status: u16, body: &Value) {
     let body = body.to_string();
-    let head = "Content-Type: application/json\r\nConnection: close";
+    // Where it would be, were it elsewhere: at this very server, which hears who follows.
+    let head = "Content-Type: application/json\r\nLocation: /elsewhere\r\nConnection: close";
     let text = format!("HTTP/1.1 {status} Said\r\n{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     stream.write_all(text.as_bytes()).unwrap();
 }
@@ -151,6 +153,9 @@ fn refusal(form: &HashMap<String, String>, challenge: &str) -> Option<&'static s
     let field = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
     if (field("client_id"), field("client_secret")) != ("the-client", "the-client-secret") {
         return Some("invalid_client");
+    }
+    if field("code") == "moved" {
+        return Some("moved");
     }
     let verified = base64::encode_for_url(&Sha256::digest(field("code_verifier").as_bytes())) == challenge;
     let fits = match field("grant_type") {
@@ -208,16 +213,21 @@ fn decisions_11_oauth_has_a_random_state_that_works_once_and_pkce() {
     assert_eq!(status, 502);
     assert!(page.contains("invalid_grant") && !page.contains("the-client-secret"), "{page}");
     assert_eq!(come_back(&daemon, &asked["state"], "the-code").0, 400);
+    // Nor do code and secret go where the server sends them.
+    let asked = consent(&daemon, &authority);
+    let (status, page) = come_back(&daemon, &asked["state"], "moved");
+    assert_eq!((status, authority.requests.lock().unwrap().len()), (502, 2), "{page}");
+    assert!(page.contains("answered 307"), "{page}");
     let asked = consent(&daemon, &authority);
     let (status, page) = come_back(&daemon, &asked["state"], "the-code");
     assert_eq!(status, 200, "{page}");
     let sent = authority.requests.lock().unwrap().last().unwrap().clone();
     assert_eq!(sent["redirect_uri"], asked["redirect_uri"]);
     let environment: Value = serde_json::from_str(&text(&daemon, "hub", "environment", &json!({}))).unwrap();
-    assert_eq!(environment["ACCESS_TOKEN"], "access-2-abcdefgh");
-    assert_eq!(environment["REFRESH_TOKEN"], "refresh-2-abcdefgh");
+    assert_eq!(environment["ACCESS_TOKEN"], "access-3-abcdefgh");
+    assert_eq!(environment["REFRESH_TOKEN"], "refresh-3-abcdefgh");
     let mut found = Vec::new();
-    files_with(&daemon.project.join(".svc"), "-2-abcdefgh", &mut found);
+    files_with(&daemon.project.join(".svc"), "-3-abcdefgh", &mut found);
     assert_eq!(found, Vec::<String>::new(), "tokens stand in plain text on disk");
     let path = format!("/api/integrations/oauth/callback?state={}&error=access_denied", asked["state"]);
     assert_eq!(daemon.send("GET", &path, &Value::Null).0, 400);
