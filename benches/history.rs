@@ -1,9 +1,11 @@
 //! What a long history costs: the same few things asked of a daemon behind which 0, 100, 1 000 and 10 000
 //! agents lie that have ended and been removed, each with [`USES`] entries in the ledger. Three agents live.
 //!
-//! The history is a true one: every agent was spawned, has run and reported, and was removed. `cargo bench
-//! --bench history` takes some minutes; `-- 100` stops at 100 agents, `-- --json` prints JSON. Of lists that
-//! hold their last 500 or 2 000 entries the ratio tells how far they fill.
+//! The history is a true one: every agent was spawned, has run and reported, and was removed. At the last
+//! level each thing is asked in turns of a second daemon, which has no past: the ratio is of these two, so
+//! that a machine which is slower by then counts against neither. `cargo bench --bench history` takes some
+//! minutes; `-- 100` stops at 100 agents, `-- --json` prints JSON. Of lists that hold their last 500 or 2 000
+//! entries the ratio tells how far they fill.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -34,35 +36,55 @@ const MAKERS: usize = 6;
 const RUNS: usize = 31;
 /// Lines of one measurement.
 const LINES: u64 = 20_000;
-/// What flat means: the last level against the first.
+/// What flat means: the last level against a daemon without a past.
 const RATIO: f64 = 1.3;
 
-/// Of each thing its unit and one figure for each level.
-type Table = BTreeMap<String, (&'static str, Vec<f64>)>;
+type Table = BTreeMap<String, Row>;
+
+/// What one thing costs.
+#[derive(Default, serde::Serialize)]
+struct Row {
+    unit: &'static str,
+    /// One for each level.
+    figures: Vec<f64>,
+    /// Of a daemon without a past, asked in turns with the last level.
+    fresh: Option<f64>,
+}
+
+impl Row {
+    fn ratio(&self) -> f64 {
+        let last = self.figures[self.figures.len() - 1];
+        last / self.fresh.unwrap_or(last).max(1e-9)
+    }
+}
 
 fn main() {
     let last = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(LEVELS[3]);
     let levels: Vec<u64> = LEVELS.into_iter().filter(|level| *level <= last).collect();
     let mut table = Table::new();
-    let mut daemon = Daemon::start_in(project(), &[]);
+    let mut daemons = vec![Daemon::start_in(project(), &[])];
     let mut made = 0;
     for level in &levels {
-        grow(&daemon, level - made);
+        grow(&daemons[0], level - made);
         made = *level;
-        measure(&daemon, &mut table);
-        daemon = restart(daemon, &mut table);
+        if levels.last() == Some(level) {
+            daemons.push(Daemon::start_in(project(), &[]));
+        }
+        measure(&daemons, &mut table);
+        daemons = restart(daemons, &mut table);
     }
     if std::env::args().any(|arg| arg == "--json") {
         println!("{}", json!({"ended": levels, "rows": table}));
         return;
     }
     let head: Vec<String> = levels.iter().map(|level| format!("{level:>10}")).collect();
-    println!("{:<44} {}  unit       ratio", "agents that have ended and are removed", head.join(" "));
-    for (what, (unit, figures)) in &table {
-        let shown: Vec<String> = figures.iter().map(|figure| format!("{figure:>10.3}")).collect();
-        let ratio = figures[figures.len() - 1] / figures[0].max(1e-9);
-        let verdict = if ratio <= RATIO { "" } else { " grows" };
-        println!("{what:<44} {}  {unit:<8} {ratio:>7.2}{verdict}", shown.join(" "));
+    let ended = "agents that have ended and are removed";
+    println!("{ended:<44} {}  {:>10}  unit       ratio", head.join(" "), "no past");
+    for (what, row) in &table {
+        let shown = row.figures.iter().chain(&row.fresh).map(|figure| format!("{figure:>10.3}"));
+        let shown: Vec<String> = shown.collect();
+        let verdict = if row.ratio() <= RATIO { "" } else { " grows" };
+        println!("{what:<44} {}  {:<8} {:>7.2}{verdict}", shown.join(" "), row.unit, row.ratio());
     }
 }
 
@@ -103,60 +125,85 @@ fn grow(daemon: &Daemon, agents: u64) {
     });
 }
 
-fn measure(daemon: &Daemon, table: &mut Table) {
-    let living: Vec<String> = (0..3).map(|_| daemon.spawn("hang")).collect();
-    for id in &living {
-        daemon.wait_state(id, &["running"]);
+/// The quick tenth of so many runs of each daemon, in turns.
+fn in_turns(daemons: &[Daemon], runs: usize, mut once: impl FnMut(usize, usize) -> f64) -> Vec<f64> {
+    let mut taken = vec![Vec::new(); daemons.len()];
+    for run in 0..runs {
+        for (which, figures) in taken.iter_mut().enumerate() {
+            figures.push(once(which, run));
+        }
     }
-    let mut spawns = Vec::new();
-    for _ in 0..RUNS {
+    taken.into_iter().map(quick).collect()
+}
+
+fn of_each(daemons: &[Daemon], figure: impl Fn(&Daemon) -> f64) -> Vec<f64> {
+    daemons.iter().map(figure).collect()
+}
+
+/// What it holds in memory.
+fn megabytes(daemon: &Daemon) -> f64 {
+    to_f64(resident_bytes(daemon.pid())) / 1e6
+}
+
+fn measure(daemons: &[Daemon], table: &mut Table) {
+    let three = |daemon: &Daemon| -> Vec<String> { (0..3).map(|_| daemon.spawn("hang")).collect() };
+    let living: Vec<Vec<String>> = daemons.iter().map(three).collect();
+    for (daemon, ids) in daemons.iter().zip(&living) {
+        for id in ids {
+            daemon.wait_state(id, &["running"]);
+        }
+    }
+    let spawn = |which: usize, _| {
         let began = Instant::now();
-        let id = daemon.spawn("hang");
-        spawns.push(millis(began));
-        end(daemon, &id);
-    }
-    add(table, "spawn: POST /api/agents", "ms", quick(spawns));
+        let id = daemons[which].spawn("hang");
+        let took = millis(began);
+        end(&daemons[which], &id);
+        took
+    };
+    add(table, "spawn: POST /api/agents", "ms", &in_turns(daemons, RUNS, spawn));
     for (what, scenario) in [("a line of output", "wave"), ("a line that tells of tokens", "meter")] {
-        let runs = (0..3).map(|_| lines(daemon, scenario)).collect();
-        add(table, what, "us", quick(runs));
+        add(table, what, "us", &in_turns(daemons, 3, |which, _| lines(&daemons[which], scenario)));
     }
-    let path = format!("/api/agents/{}", living[0]);
-    let write = |n: usize| {
+    let write = |which: usize, run: usize| {
+        let path = format!("/api/agents/{}", living[which][0]);
         let began = Instant::now();
-        let (status, body) = daemon.send("PATCH", &path, &json!({"name": format!("named-{n}")}));
+        let (status, body) = daemons[which].send("PATCH", &path, &json!({"name": format!("named-{run}")}));
         assert_eq!(status, 200, "{body}");
         millis(began)
     };
-    add(table, "a durable change: PATCH /api/agents/:id", "ms", quick((0..RUNS).map(write).collect()));
-    reads(daemon, table);
-    add(table, "memory of the daemon", "MB", to_f64(resident_bytes(daemon.pid())) / 1e6);
-    for id in &living {
-        end(daemon, id);
+    add(table, "a durable change: PATCH /api/agents/:id", "ms", &in_turns(daemons, RUNS, write));
+    reads(daemons, table);
+    add(table, "memory of the daemon", "MB", &of_each(daemons, megabytes));
+    for (daemon, ids) in daemons.iter().zip(&living) {
+        ids.iter().for_each(|id| end(daemon, id));
     }
-    let files = ["state", "memory"].map(|name| bytes_below(&daemon.project.join(".svc").join(name)));
-    add(table, "state files", "kB", to_f64(files.iter().sum()) / 1e3);
+    let on_disk = |daemon: &Daemon| {
+        let files = ["state", "memory"].map(|name| bytes_below(&daemon.project.join(".svc").join(name)));
+        to_f64(files.iter().sum()) / 1e3
+    };
+    add(table, "state files", "kB", &of_each(daemons, on_disk));
 }
 
 /// Every GET that needs no more than its path.
-fn reads(daemon: &Daemon, table: &mut Table) {
-    let api = daemon.get("/api/openapi.json");
+fn reads(daemons: &[Daemon], table: &mut Table) {
+    let api = daemons[0].get("/api/openapi.json");
     let is_plain = |path: &&String| !path.contains('{') && path.starts_with("/api");
     let paths = api["paths"].as_object().unwrap();
-    let mut client = Client::connect(address(daemon));
+    let mut clients: Vec<Client> = daemons.iter().map(|daemon| Client::connect(address(daemon))).collect();
     for path in
         paths.iter().filter(|(_, verbs)| verbs.get("get").is_some()).map(|(path, _)| path).filter(is_plain)
     {
-        if daemon.send("GET", path, &Value::Null).0 != 200 {
+        if daemons[0].send("GET", path, &Value::Null).0 != 200 {
             continue;
         }
-        let once = |_| {
+        let once = |which: usize, _| {
             // So that no answer is one that was made before.
-            daemon.send("PATCH", "/api/config", &json!({"qcThreshold": 4}));
+            daemons[which].send("PATCH", "/api/config", &json!({"qcThreshold": 4}));
             let began = Instant::now();
-            client.ask(&get(path), 200);
+            clients[which].ask(&get(path), 200);
             millis(began)
         };
-        add(table, format!("GET {path}"), "ms", quick((0..RUNS).map(once).collect()));
+        add(table, format!("GET {path}"), "ms", &in_turns(daemons, RUNS, once));
     }
 }
 
@@ -179,20 +226,25 @@ fn lines(daemon: &Daemon, scenario: &str) -> f64 {
     took.as_secs_f64() * 1e6 / to_f64(LINES)
 }
 
-/// Stops the daemon and starts it again on what it has left.
-fn restart(mut daemon: Daemon, table: &mut Table) -> Daemon {
-    let mut times = Vec::new();
+/// Stops each daemon and starts it again on what it has left.
+fn restart(mut daemons: Vec<Daemon>, table: &mut Table) -> Vec<Daemon> {
+    let mut times = vec![Vec::new(); daemons.len()];
     for _ in 0..5 {
-        let folder = daemon.folder();
-        daemon.stop();
-        let began = Instant::now();
-        daemon = Daemon::start_in(folder, &[]);
-        daemon.get("/api/health");
-        times.push(millis(began));
+        let again = |(daemon, times): (Daemon, &mut Vec<f64>)| {
+            let folder = daemon.folder();
+            daemon.stop();
+            let began = Instant::now();
+            let daemon = Daemon::start_in(folder, &[]);
+            daemon.get("/api/health");
+            times.push(millis(began));
+            daemon
+        };
+        daemons = daemons.into_iter().zip(&mut times).map(again).collect();
     }
-    add(table, "start-up: process start to first 200", "ms", quick(times));
-    add(table, "memory after a start", "MB", to_f64(resident_bytes(daemon.pid())) / 1e6);
-    daemon
+    let times: Vec<f64> = times.into_iter().map(quick).collect();
+    add(table, "start-up: process start to first 200", "ms", &times);
+    add(table, "memory after a start", "MB", &of_each(&daemons, megabytes));
+    daemons
 }
 
 fn end(daemon: &Daemon, id: &str) {
@@ -210,8 +262,12 @@ fn address(daemon: &Daemon) -> SocketAddr {
     daemon.url.trim_start_matches("http://").parse().unwrap()
 }
 
-fn add(table: &mut Table, what: impl Into<String>, unit: &'static str, figure: f64) {
-    table.entry(what.into()).or_insert((unit, Vec::new())).1.push(figure);
+/// Adds a level's figure, and where there is a second one that of the daemon without a past.
+fn add(table: &mut Table, what: impl Into<String>, unit: &'static str, figures: &[f64]) {
+    let row = table.entry(what.into()).or_default();
+    row.unit = unit;
+    row.figures.push(figures[0]);
+    row.fresh = figures.get(1).copied();
 }
 
 /// The quick tenth: what it takes by itself, whatever else the machine does meanwhile.
