@@ -175,7 +175,9 @@ fn measure(daemons: &[Daemon], table: &mut Table) {
     reads(daemons, table);
     add(table, "memory of the daemon", "MB", &of_each(daemons, megabytes));
     for (daemon, ids) in daemons.iter().zip(&living) {
-        ids.iter().for_each(|id| end(daemon, id));
+        for id in ids {
+            end(daemon, id);
+        }
     }
     let on_disk = |daemon: &Daemon| {
         let files = ["state", "memory"].map(|name| bytes_below(&daemon.project.join(".svc").join(name)));
