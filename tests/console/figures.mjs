@@ -30,7 +30,7 @@ const WORK_LIMITS = { agents: 1.6, entries: 1.9, diff: 1.9 };
 const CHANGED = { files: 60, lines: 42 };
 /** What sixty frames a second leave for one, with the clock's own grain. */
 const FRAME_MS = 17.5;
-const YARDSTICK = { frames: 200, rows: 24, cells: 7 };
+const YARDSTICK = { frames: 120, rows: 24, cells: 7 };
 const SOAK_S = Number(process.env.SVC_CONSOLE_SOAK_S ?? 30);
 const MB = 1024 * 1024;
 
