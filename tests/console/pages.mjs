@@ -29,23 +29,8 @@ const PAGES = [
 const AGENT_PAGES = ["", "/diff", "/files", "/rotate", "/about"]
   .map((tab) => `agent/backend-1${tab}`)
   .concat("compare/backend-1,frontend-1");
-const OPENED = [
-  "an entry",
-  "the turns",
-  "a turn",
-  "side by side",
-  "a skill",
-  "an integration",
-  "spawn dialog",
-  "palette",
-];
-const SIZES = { wide: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };
-/** Of an empty page each colour scheme and each size is looked at, of a filled one each with each. */
-const EMPTY = [
-  ["light", "wide"],
-  ["dark", "phone"],
-];
-const FILLED = [...EMPTY, ["dark", "wide"], ["light", "phone"]];
+const PHONE = { width: 390, height: 844 };
+const WIDE = { width: 1280, height: 800 };
 
 /** What is shown by the page of this name, or opened over it. */
 async function show(page, name) {
@@ -117,13 +102,15 @@ async function look(browser, daemon, names, options) {
 
 const browser = await launch();
 let failed = 0;
-/** Each in a tab, all at once: one waits for its own quiet, while the others are looked at. */
-async function all(what, daemon, names, looks) {
-  const looked = looks.map(async ([colorScheme, size]) => {
-    const faults = await look(browser, daemon, names, { colorScheme, viewport: SIZES[size] });
-    return { faults, words: `${names.length} pages, ${what}, ${colorScheme}, ${size}` };
-  });
-  for (const { faults, words } of await Promise.all(looked)) {
+/** In four tabs at once: each waits for its own quiet, while the others are looked at. */
+async function all(what, daemon, names) {
+  const looks = ["light", "dark"].flatMap((colorScheme) =>
+    Object.entries({ wide: WIDE, phone: PHONE }).map(async ([size, viewport]) => {
+      const faults = await look(browser, daemon, names, { colorScheme, viewport });
+      return { faults, words: `${names.length} pages, ${what}, ${colorScheme}, ${size}` };
+    }),
+  );
+  for (const { faults, words } of await Promise.all(looks)) {
     failed += faults.length;
     console.log(`${faults.length ? "FAIL" : "ok  "} ${words}`);
     for (const fault of faults) console.log(`     ${fault}`);
@@ -154,11 +141,11 @@ async function away(daemon) {
 const market = await new Market().start();
 const skills = { baseUrl: `${market.url}/api/v1` };
 const fresh = await new Daemon(makeProject(), { skills }).start();
-await all("empty", fresh, PAGES, EMPTY);
+await all("empty", fresh, PAGES);
 await fresh.remove();
 const filled = await shop({ skills });
 await away(filled);
-await all("filled", filled, [...PAGES, ...AGENT_PAGES, ...OPENED], FILLED);
+await all("filled", filled, [...PAGES, ...AGENT_PAGES, "an entry", "the turns", "a turn", "side by side", "a skill", "an integration", "spawn dialog", "palette"]);
 await filled.remove();
 await market.stop();
 await browser.close();
